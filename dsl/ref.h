@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ref<T, R>: a view of a block of memory with R dimensions. It does not own, is copied freely, and
+// never outlives what it views.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "dsl/check.h"
+#include "dsl/dtype.h"
+
+namespace kref {
+
+using Index = std::int64_t;
+
+// The largest rank of any array in the project.
+inline constexpr std::size_t kMaxRank = 6;
+
+template <std::size_t R>
+using Shape = std::array<Index, R>;
+
+// ceil(a / b) for a >= 0, b > 0: how many blocks of b cover a.
+constexpr Index cdiv(Index a, Index b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+// A view with run-time extents and strides, counted in elements. The last dimension is contiguous
+// (stride 1); the others may have any stride, 0 (a broadcast) and negative ones included.
+template <ElementType T, std::size_t R>
+class Ref {
+  static_assert(R <= kMaxRank, "Ref: rank above 6");
+
+ public:
+  using Element = T;
+  static constexpr std::size_t kRank = R;
+
+  constexpr Ref() = default;
+
+  // Dense, row-major.
+  constexpr Ref(T* data, const Shape<R>& extents) : data_(data), extents_(extents) {
+    Index stride = 1;
+    for (std::size_t d = R; d-- > 0;) {
+      strides_[d] = stride;
+      stride *= extents[d];
+    }
+  }
+
+  // Strided. Error when the last stride is not 1 (its extent 0 or 1: any stride is taken as 1).
+  constexpr Ref(T* data, const Shape<R>& extents, const Shape<R>& strides)
+      : data_(data), extents_(extents), strides_(strides) {
+    if constexpr (R > 0) {
+      KREF_CHECK(strides[R - 1] == 1 || extents[R - 1] <= 1, "Ref: stride of the last dimension is ",
+                 strides[R - 1], ", expected 1");
+      strides_[R - 1] = 1;
+    }
+  }
+
+  // Ref<T> -> Ref<const T>.
+  constexpr operator Ref<const T, R>() const
+    requires(!std::is_const_v<T>)
+  {
+    return Ref<const T, R>(data_, extents_, strides_);
+  }
+
+  constexpr T* data() const { return data_; }
+  constexpr Index extent(std::size_t d) const { return extents_[d]; }
+  constexpr Index stride(std::size_t d) const { return strides_[d]; }
+  constexpr const Shape<R>& extents() const { return extents_; }
+  constexpr const Shape<R>& strides() const { return strides_; }
+
+  // Number of elements.
+  constexpr Index size() const {
+    Index n = 1;
+    for (const Index e : extents_) n *= e;
+    return n;
+  }
+
+  // True when the elements lie one after the other.
+  constexpr bool dense() const {
+    Index stride = 1;
+    for (std::size_t d = R; d-- > 0;) {
+      if (extents_[d] != 1 && strides_[d] != stride) return false;
+      stride *= extents_[d];
+    }
+    return true;
+  }
+
+  // The element at R indices; bounds are checked in debug builds.
+  template <class... I>
+    requires(sizeof...(I) == R && (std::is_convertible_v<I, Index> && ...))
+  constexpr T& operator()(I... index) const {
+    const Shape<R> at{static_cast<Index>(index)...};
+    return (*this)[at];
+  }
+  constexpr T& operator[](const Shape<R>& at) const {
+    Index offset = 0;
+    for (std::size_t d = 0; d < R; ++d) {
+      KREF_DCHECK(at[d] >= 0 && at[d] < extents_[d]);
+      offset += at[d] * strides_[d];
+    }
+    return data_[offset];
+  }
+
+  // The sub-block of `extents` elements that starts at `start`; Error when it does not lie inside.
+  constexpr Ref block(const Shape<R>& start, const Shape<R>& extents) const {
+    Index offset = 0;
+    for (std::size_t d = 0; d < R; ++d) {
+      KREF_CHECK(start[d] >= 0 && extents[d] >= 0 && start[d] <= extents_[d] - extents[d],
+                 "Ref::block: dimension ", d, ": ", start[d], ":", start[d] + extents[d],
+                 " does not lie inside the extent ", extents_[d]);
+      offset += start[d] * strides_[d];
+    }
+    Ref sub(*this);
+    sub.data_ = data_ + offset;
+    sub.extents_ = extents;
+    return sub;
+  }
+
+ private:
+  T* data_ = nullptr;
+  Shape<R> extents_{};
+  Shape<R> strides_{};
+};
+
+// The last two dimensions of a view whose other dimensions have extent 1 (squeezed or not):
+// (1, 1, m, n) -> (m, n). Error when another dimension is larger.
+template <ElementType T, std::size_t R>
+  requires(R >= 2)
+constexpr Ref<T, 2> matrix(Ref<T, R> ref) {
+  for (std::size_t d = 0; d + 2 < R; ++d) {
+    KREF_CHECK(ref.extent(d) == 1, "matrix: dimension ", d, " has extent ", ref.extent(d),
+               ", expected 1");
+  }
+  return Ref<T, 2>(ref.data(), {ref.extent(R - 2), ref.extent(R - 1)}, {ref.stride(R - 2), 1});
+}
+
+}  // namespace kref
