@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operation: everything kref knows of one operation, declared once; `list`, `describe`, `run`,
+// `check` and the tests read this declaration (spec/runs.md section 3).
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "golden/expectation.h"
+#include "golden/run.h"
+
+namespace kref {
+
+// One tensor of an operation, for people and for the shape check.
+struct TensorRule {
+  const char* name;       // "x", "ct.o"
+  const char* dims;       // "*B M K", "B|1 H|1 T|1 S": letters bind sizes, as in runs.md
+  bool optional = false;
+  const char* note = "";  // element types, meaning
+};
+
+// One option of `set`.
+struct OptionRule {
+  const char* name;
+  const char* fallback;  // the default as printed; "required" when there is none
+  const char* note;      // legal values and their meaning
+};
+
+struct Operation {
+  const char* name;
+  const char* summary;  // one line
+  std::vector<TensorRule> inputs, outputs;
+  std::vector<OptionRule> options;
+  std::vector<const char*> rules;    // a line each, printed by `describe`
+  std::vector<const char*> sources;  // where the semantics come from
+
+  // Refuses (Error) unknown and missing tensors and options, wrong ranks, shapes, element types and
+  // placements, each by name. with_outputs: the run carries the outputs to be judged, which must
+  // be there and fit.
+  void (*validate)(const Run& run, bool with_outputs);
+
+  // Computes the outputs with kref's kernels. `run` has been validated.
+  std::map<std::string, Array> (*compute)(const Run& run);
+
+  // What each output that the run carries should hold, and how far an honest machine may be off.
+  // `run` has been validated with outputs.
+  std::vector<Expectation> (*expect)(const Run& run);
+};
+
+// Every operation of this build, in the order in which `list` prints them.
+std::span<const Operation> operations();
+
+// The operation of that name. Error that lists the known ones when there is none.
+const Operation& find_operation(const std::string& name);
+
+}  // namespace kref
