@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything one device computes with; for users, never included inside the library.
+#pragma once
+
+#include "kernels/tile_ops.h"
