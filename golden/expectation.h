@@ -3,8 +3,8 @@
 // make, and how the output falls into blocks and grid steps. Operations produce it, judge reads it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +14,9 @@ namespace kref {
 
 // How an output is cut into the blocks that one grid step writes. One entry a dimension.
 struct Blocks {
-  std::vector<std::string> axes;   // grid axis that runs over the dimension: "b0", "i", "j"
-  std::vector<Index> extents;      // block extent in the dimension
-  std::string steps;               // what runs inside a block, e.g. "k = 0..3"; may be empty
+  std::vector<std::string> axes;  // grid axis that runs over the dimension: "b0", "i", "j"
+  std::vector<Index> extents;     // block extent in the dimension, at least 1
+  std::string steps;              // what runs inside a block, e.g. "k=0..3"; may be empty
 };
 
 // How the shards of an output lie on devices, to name the device that wrote an element. Empty when
@@ -25,19 +25,33 @@ struct Owner {
   std::function<std::string(Index element)> device;  // "(X=1, Y=0)" of a flat element index
 };
 
-// A wrong program the operation can simulate: what the element would be if that fault had been
-// made. Called for few elements only; none when the fault does not touch the element.
+// Wrong programs the operation can simulate, one a choice: what an element would be if that fault
+// had been made. Called for few elements only.
 struct Hypothesis {
   std::string pattern;  // "last k block dropped"
-  std::function<std::optional<double>(Index element)> value;
+  // The element's value under each choice, appended to `values`; always equally many.
+  std::function<void(Index element, std::vector<double>& values)> values;
+  std::function<std::string(Index choice)> detail;  // "the sums stop at k = 96 of 128"
+  std::vector<Index> preferred;  // looked at first when several choices explain the output
+};
+
+// Results that are not finite although the true value is, which an honest machine may give because
+// partial sums leave the range of the accumulator. Bits, or-ed together.
+enum Overflow : std::uint8_t {
+  kNoOverflow = 0,
+  kPlusInfinity = 1,
+  kMinusInfinity = 2,
+  kNaN = 4,
 };
 
 struct Expectation {
   std::string output;         // "z"
   std::vector<double> value;  // row-major over the global array; exact value in f64
   // Bounds on |actual - value|, per element. Both empty: compare exactly (integers, data movement).
-  // `likely` is exceeded by an honest machine with negligible probability, `worst` never.
+  // `likely` is exceeded by an honest machine with negligible probability, `worst` never. Never
+  // NaN; where value is not finite they are not looked at.
   std::vector<double> likely, worst;
+  std::vector<std::uint8_t> overflow;  // Overflow bits, per element; empty: none anywhere
   Blocks blocks;
   Owner owner;
   std::vector<Hypothesis> hypotheses;

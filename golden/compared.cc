@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/compared.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kref {
+
+double past_range(DType type) {
+  switch (type) {
+    case DType::kF32:
+    case DType::kBF16:
+      return 0x1p128;
+    case DType::kF16:
+    case DType::kF8E5M2:
+      return 0x1p16;
+    case DType::kF8E4M3:
+      return 480;
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
+
+Compared::Compared(const Expectation& expected, const Array& actual, BoundKind kind)
+    : expected_(expected),
+      actual_(actual),
+      bounds_(kind == BoundKind::kLikely ? expected.likely : expected.worst),
+      past_(past_range(actual.dtype())) {
+  const auto n = static_cast<std::size_t>(actual.size());
+  KREF_CHECK(expected.value.size() == n, "judge: output ", expected.output, " has ", n,
+             " elements, expected ", expected.value.size());
+  KREF_DCHECK(expected.likely.size() == expected.worst.size());
+  KREF_DCHECK(bounds_.empty() || bounds_.size() == n);
+  KREF_DCHECK(expected.overflow.empty() || expected.overflow.size() == n);
+  // Without blocks, the output is one tile.
+  const std::vector<Index>& extents = expected.blocks.extents;
+  KREF_DCHECK(extents.empty() || extents.size() == rank());
+  tile_counts_.resize(rank()), block_.resize(rank()), strides_.resize(rank());
+  for (std::size_t d = 0; d < rank(); ++d) {
+    block_[d] = std::max<Index>(1, extents.empty() ? shape()[d] : extents[d]);
+    tile_counts_[d] = cdiv(shape()[d], block_[d]);
+    tiles_ *= tile_counts_[d];
+  }
+  Index stride = 1;
+  for (std::size_t d = rank(); d-- > 0;) strides_[d] = stride, stride *= shape()[d];
+}
+
+double Compared::ratio_beyond(double a, double e, double b, std::uint8_t overflow) const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (std::isnan(e)) return std::isnan(a) ? 0 : kInfinity;
+  if (std::isnan(a)) {
+    if ((overflow & kNaN) != 0) return 0;
+    if (dtype() != DType::kF8E4M3) return kInfinity;
+    return std::fabs(e) >= past_ ? 0 : fraction(past_ - std::fabs(e), b);
+  }
+  if (std::isinf(a)) {
+    const double along = a > 0 ? e : -e;  // > 0: on the side of the infinity
+    if (along >= past_) return 0;         // both infinite, or the range is left
+    if ((overflow & (a > 0 ? kPlusInfinity : kMinusInfinity)) != 0) return 0;
+    if (std::isinf(e) || std::isinf(past_)) return kInfinity;
+    return fraction(past_ - along, b);
+  }
+  if (std::isinf(e)) return kInfinity;
+  return fraction(std::fabs(a - e), b);  // finite, but huge
+}
+
+Index Compared::tile_of(Index element) const {
+  Index tile = 0;
+  for (std::size_t d = 0; d < rank(); ++d) {
+    tile = tile * tile_counts_[d] + element / strides_[d] % shape()[d] / block_[d];
+  }
+  return tile;
+}
+
+std::vector<Index> Compared::unflatten_tile(Index tile) const {
+  std::vector<Index> out(rank());
+  for (std::size_t d = rank(); d-- > 0;) out[d] = tile % tile_counts_[d], tile /= tile_counts_[d];
+  return out;
+}
+
+std::vector<Index> Compared::unflatten(Index element) const {
+  std::vector<Index> out(rank());
+  for (std::size_t d = 0; d < rank(); ++d) out[d] = element / strides_[d] % shape()[d];
+  return out;
+}
+
+Index Compared::flatten(const std::vector<Index>& at) const {
+  Index element = 0;
+  for (std::size_t d = 0; d < rank(); ++d) element += at[d] * strides_[d];
+  return element;
+}
+
+void Compared::tile_box(Index tile, std::vector<Index>& start, std::vector<Index>& extents) const {
+  start = unflatten_tile(tile);
+  extents.resize(rank());
+  for (std::size_t d = 0; d < rank(); ++d) {
+    start[d] *= block_[d];
+    extents[d] = std::min(block_[d], shape()[d] - start[d]);
+  }
+}
+
+}  // namespace kref

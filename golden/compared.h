@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compared: an output beside its expectation, as the judge and its pattern guesses see it.
+#pragma once
+
+#include <vector>
+
+#include "dsl/array.h"
+#include "golden/expectation.h"
+#include "golden/judge.h"
+
+namespace kref {
+
+// The first number past the largest finite one of a type, as if its exponents went on: what an
+// overflowed result stands for. Infinity for F64 and for integers.
+double past_range(DType type);
+
+// The view of one output. Keeps references: both must outlive it.
+class Compared {
+ public:
+  Compared(const Expectation& expected, const Array& actual, BoundKind kind);
+
+  Index size() const { return actual_.size(); }
+  std::size_t rank() const { return actual_.rank(); }
+  std::span<const Index> shape() const { return actual_.shape(); }
+  DType dtype() const { return actual_.dtype(); }
+  const Array& array() const { return actual_; }
+  const Expectation& expectation() const { return expected_; }
+
+  double actual(Index i) const { return actual_.at(i); }
+  double expected(Index i) const { return expected_.value[static_cast<std::size_t>(i)]; }
+  double bound(Index i) const { return bounds_.empty() ? 0 : bounds_[static_cast<std::size_t>(i)]; }
+  std::uint8_t overflow(Index i) const {
+    return expected_.overflow.empty() ? std::uint8_t{kNoOverflow}
+                                      : expected_.overflow[static_cast<std::size_t>(i)];
+  }
+  bool exact() const { return bounds_.empty(); }
+
+  // How far `actual` is from `expected` as a fraction of `bound`: at most 1 when it is right.
+  // Infinity where no bound helps. See judge.h for what is not finite.
+  double ratio(double actual, double expected, double bound, std::uint8_t overflow) const {
+    const double difference = actual > expected ? actual - expected : expected - actual;
+    // One test sends everything that is not finite on either side to the slow path.
+    if (difference < kHuge) [[likely]]
+      return fraction(difference, bound);
+    return ratio_beyond(actual, expected, bound, overflow);
+  }
+  double ratio(Index i) const { return ratio(actual(i), expected(i), bound(i), overflow(i)); }
+  bool wrong(Index i) const { return ratio(i) > 1; }
+
+  // For guesses. Is element i right if it ought to be `value` within `bound`?
+  bool fits(Index i, double value, double bound) const {
+    return ratio(actual(i), value, bound, kNoOverflow) <= 1;
+  }
+  // Is element i right if it ought to be what is expected of element j?
+  bool holds(Index i, Index j) const {
+    return ratio(actual(i), expected(j), bound(j), overflow(j)) <= 1;
+  }
+
+  // Blocks: extents of the tile grid, tile of an element, elements of a tile.
+  const std::vector<Index>& tile_counts() const { return tile_counts_; }
+  Index tiles() const { return tiles_; }
+  Index tile_of(Index element) const;                   // flat tile number, row-major
+  std::vector<Index> unflatten_tile(Index tile) const;  // per dimension
+  std::vector<Index> unflatten(Index element) const;    // per dimension
+  Index flatten(const std::vector<Index>& at) const;
+  // Start and extents of a tile, cut at the array's edge.
+  void tile_box(Index tile, std::vector<Index>& start, std::vector<Index>& extents) const;
+  // Calls visit(flat element) for each element of a tile, row-major, until it returns false;
+  // returns whether it went through.
+  template <class Visit>
+  bool for_tile(Index tile, Visit&& visit) const;
+
+ private:
+  static constexpr double kHuge = 0x1p1023;
+  static double fraction(double difference, double bound);
+  double ratio_beyond(double actual, double expected, double bound, std::uint8_t overflow) const;
+
+  const Expectation& expected_;
+  const Array& actual_;
+  const std::vector<double>& bounds_;
+  double past_;
+  std::vector<Index> tile_counts_, block_, strides_;
+  Index tiles_ = 1;
+};
+
+inline double Compared::fraction(double difference, double bound) {
+  if (difference == 0) return 0;
+  return bound > 0 ? difference / bound : std::numeric_limits<double>::infinity();
+}
+
+template <class Visit>
+bool Compared::for_tile(Index tile, Visit&& visit) const {
+  std::vector<Index> start, extents;
+  tile_box(tile, start, extents);
+  for (const Index e : extents) {
+    if (e == 0) return true;
+  }
+  std::vector<Index> at(rank(), 0);
+  for (;;) {
+    Index element = 0;
+    for (std::size_t d = 0; d < rank(); ++d) element += (start[d] + at[d]) * strides_[d];
+    if (!visit(element)) return false;
+    std::size_t d = rank();
+    while (d > 0 && ++at[d - 1] == extents[d - 1]) at[--d] = 0;
+    if (d == 0) return true;
+  }
+}
+
+}  // namespace kref

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/pattern.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace kref {
+namespace detail {
+
+void Evidence::add(const Compared& c, Index element, double tolerance) {
+  const double off = std::fabs(c.actual(element) - c.expected(element));
+  if (!std::isfinite(off)) {  // a non-finite value explained: one kind out of three or so
+    bits_ += 1.5;
+    return;
+  }
+  // Exact comparison: integers at most `off` away number 2 off + 1.
+  const double odds = tolerance > 0 ? off / tolerance : 2 * off + 1;
+  if (odds > 1) bits_ += std::min(kMostBits, std::log2(odds));
+}
+
+bool Evidence::enough(double choices) const {
+  return bits_ >= kNeeded + std::log2(std::max(1.0, choices));
+}
+
+std::string number(double v) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", v);
+  return text;
+}
+
+std::string tile_name(const Compared& c, Index tile) {
+  const std::vector<Index> at = c.unflatten_tile(tile);
+  const std::vector<std::string>& axes = c.expectation().blocks.axes;
+  std::string out = "(";
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (d > 0) out += ", ";
+    if (d < axes.size()) out += axes[d] + "=";
+    out += std::to_string(at[d]);
+  }
+  return out + ")";
+}
+
+std::string element_name(const Compared& c, Index element) {
+  std::string out = "[";
+  for (const Index i : c.unflatten(element)) {
+    out += (out.size() > 1 ? ", " : "") + std::to_string(i);
+  }
+  return out + "]";
+}
+
+namespace {
+
+// What every element of a tile is, if they are all the same kind of nothing.
+enum class Nothing { kNo, kZero, kPoison };
+
+Nothing nothing_in(const Compared& c, Index tile) {
+  // A tile that was never written holds zeros or poison: NaN, the minimum of an integer type.
+  const double poison =
+      with_dtype(c.dtype(), []<class T>() { return static_cast<double>(kref::poison<T>()); });
+  bool zero = true, poisoned = true;
+  c.for_tile(tile, [&](Index i) {
+    const double a = c.actual(i);
+    zero = zero && a == 0;
+    poisoned = poisoned && (a == poison || (std::isnan(a) && std::isnan(poison)));
+    return zero || poisoned;
+  });
+  // Unsigned integers and bool have 0 as poison: zero is the plainer word.
+  return zero ? Nothing::kZero : poisoned ? Nothing::kPoison : Nothing::kNo;
+}
+
+}  // namespace
+
+void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
+  // One wrong element may be anything; a tile is missing only where more of it is gone.
+  if (wrong.elements.size() < 2) return;
+  bool zero = false, poisoned = false;
+  for (const TileCount& t : wrong.tiles) {
+    const Nothing nothing = nothing_in(c, t.tile);
+    if (nothing == Nothing::kNo) return;
+    (nothing == Nothing::kZero ? zero : poisoned) = true;
+  }
+  const char* what = zero && poisoned ? "zeros or poison" : zero ? "zeros" : "poison";
+  const auto n = static_cast<Index>(wrong.tiles.size());
+  std::string which = n == 1           ? "tile " + tile_name(c, wrong.tiles[0].tile) + " holds "
+                      : n == c.tiles() ? "all tiles hold "
+                                       : std::to_string(n) + " tiles hold ";
+  guesses.push_back({"tile missing", which + what});
+}
+
+}  // namespace detail
+
+WrongElements find_wrong(const Compared& c) {
+  WrongElements wrong;
+  std::vector<Index> counts(static_cast<std::size_t>(c.tiles()), 0);
+  for (Index i = 0; i < c.size(); ++i) {
+    if (!c.wrong(i)) continue;
+    wrong.elements.push_back(i);
+    ++counts[static_cast<std::size_t>(c.tile_of(i))];
+  }
+  for (Index t = 0; t < c.tiles(); ++t) {
+    const Index n = counts[static_cast<std::size_t>(t)];
+    if (n > 0) wrong.tiles.push_back({t, n});
+  }
+  return wrong;
+}
+
+Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
+  Index odd = 0;  // wrong elements that are not finite although they should be
+  for (const Index i : wrong.elements) {
+    if (!std::isfinite(c.actual(i)) && std::isfinite(c.expected(i))) ++odd;
+  }
+  const auto count = static_cast<Index>(wrong.elements.size());
+  const bool all_odd = odd == count;
+
+  std::vector<Guess> guesses;
+  detail::guess_missing(c, wrong, guesses);
+  detail::guess_swapped(c, wrong, guesses);
+  detail::guess_rows(c, wrong, guesses);
+  detail::guess_transposed(c, wrong, guesses);
+  detail::guess_scaled(c, wrong, guesses);
+  detail::guess_hypotheses(c, wrong, guesses);
+  // Non-finite values that nothing above accounts for are a kind of their own.
+  if (all_odd && guesses.empty()) {
+    std::string text = "first at " + detail::element_name(c, wrong.elements[0]);
+    text += std::isnan(c.actual(wrong.elements[0])) ? ": NaN" : ": infinity";
+    guesses.push_back({"non-finite", text});
+  }
+
+  if (guesses.size() == 1) return guesses[0];
+  if (guesses.size() > 1) {
+    std::string either;
+    for (const Guess& g : guesses) either += (either.empty() ? "" : " or ") + g.pattern;
+    return {"unknown", "several explain it: " + either};
+  }
+  if (count == 1) return {"unknown", "one element"};
+  if (odd > 0) {
+    return {"unknown", std::to_string(odd) + " of the wrong elements are not finite"};
+  }
+  return {"unknown", ""};
+}
+
+}  // namespace kref

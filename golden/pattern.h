@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Guesses at the kind of fault behind wrong elements. A guess is named only when it explains every
+// wrong element within its bound, on evidence that chance would hardly give, and no other kind of
+// fault explains them as well; otherwise the answer is "unknown".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "golden/compared.h"
+
+namespace kref {
+
+struct TileCount {
+  Index tile;   // flat tile number
+  Index wrong;  // wrong elements in it
+};
+
+struct WrongElements {
+  std::vector<Index> elements;   // flat indices, ascending
+  std::vector<TileCount> tiles;  // the tiles they lie in, ascending
+};
+
+WrongElements find_wrong(const Compared& c);
+
+// pattern: "tile missing", "tiles swapped", "rows shifted", "transposed", "scaled by c", "sign",
+// "non-finite", a Hypothesis' pattern ("last k block dropped"), or "unknown".
+struct Guess {
+  std::string pattern, detail;
+};
+
+// At least one element is wrong.
+Guess guess_pattern(const Compared& c, const WrongElements& wrong);
+
+namespace detail {
+
+// Each appends a guess when its kind of fault explains all wrong elements.
+void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+void guess_swapped(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+void guess_rows(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+void guess_transposed(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+
+// Evidence in bits. When element i is off by d and a guess explains its value within a tolerance
+// t, a value thrown at random over a range of d would have done so with probability about t / d.
+// The sum of log2(d / t) over the elements explained is thus what speaks against chance. One
+// element counts for at most kMostBits, so that one element alone never carries a guess.
+class Evidence {
+ public:
+  void add(const Compared& c, Index element, double tolerance);
+  // Against a choice among that many equally likely faults of the kind tried.
+  bool enough(double choices) const;
+
+ private:
+  static constexpr double kNeeded = 24, kMostBits = 16;
+  double bits_ = 0;
+};
+
+// "(i=0, j=1)" of a tile; "(0, 1)" when the axes have no names.
+std::string tile_name(const Compared& c, Index tile);
+// "[3, 5]" of an element.
+std::string element_name(const Compared& c, Index element);
+// Shortest decimal that reads back as v to nine digits.
+std::string number(double v);
+
+}  // namespace detail
+}  // namespace kref

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "golden/judge.h"
+
+namespace kref {
+namespace {
+
+std::string number(double v, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*g", digits, v);
+  return text;
+}
+
+// Enough digits to tell neighbours of the output's type apart; the expected value gets two more.
+int digits_of(DType type) {
+  switch (type) {
+    case DType::kF64:
+      return 17;
+    case DType::kF32:
+      return 9;
+    case DType::kF16:
+    case DType::kBF16:
+      return 6;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return 4;
+    default:
+      return 20;
+  }
+}
+
+std::string tuple(const std::vector<Index>& at, const std::vector<std::string>& names) {
+  std::string out = "(";
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (d > 0) out += ", ";
+    if (d < names.size()) out += names[d] + "=";
+    out += std::to_string(at[d]);
+  }
+  return out + ")";
+}
+
+std::string indices(const std::vector<Index>& at) {
+  std::string out = "[";
+  for (const Index i : at) out += (out.size() > 1 ? ", " : "") + std::to_string(i);
+  return out + "]";
+}
+
+std::string count_of(Index part, Index whole, const char* what) {
+  std::string out = std::to_string(part) + " of " + std::to_string(whole) + " " + what;
+  const double percent = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  return out + " (" + number(percent, 3) + " %)";
+}
+
+}  // namespace
+
+std::string report(const Verdict& v) {
+  const std::string name = v.output + " " + name_of(v.dtype) + shape_string(v.shape);
+  const Worst& w = v.worst;
+  if (v.ok()) {
+    std::string out = name + ": " + std::to_string(v.elements) + " elements right";
+    if (w.element >= 0) {
+      out += ", largest error " + number(w.ratio, 3) + " of its bound, at " + indices(w.index);
+    }
+    return out + "\n";
+  }
+
+  const int digits = digits_of(v.dtype);
+  std::string out = name + ": " + count_of(v.wrong, v.elements, "elements wrong");
+  out += ", in " + std::to_string(v.wrong_tiles) + " of " + std::to_string(v.tiles) + " tiles\n";
+  out += "  worst      " + v.output + indices(w.index) + "\n";
+  out += "  expected   " + number(w.expected, std::min(17, digits + 2)) + "\n";
+  out += "  actual     " + number(w.actual, digits) + "\n";
+  const double error = std::fabs(w.actual - w.expected);
+  if (std::isfinite(error)) out += "  error      " + number(error, 4) + "\n";
+  if (w.bound == 0) {
+    out += "  bound      0 (compared exactly)\n";
+  } else {
+    out += "  bound      " + number(w.bound, 4);
+    if (std::isfinite(w.ratio)) out += "; the error is " + number(w.ratio, 4) + " bounds";
+    out += "\n";
+  }
+  if (!w.device.empty()) out += "  device     " + w.device + "\n";
+  if (!w.step.empty()) out += "  grid step  " + w.step + "\n";
+  out += "  tile       " + tuple(w.tile, v.tile_axes) + "\n";
+  if (v.wrong_tiles > 1) {
+    out += "wrong tiles:\n";
+    for (const WrongTile& t : v.first_wrong_tiles) {
+      out += "  " + tuple(t.tile, v.tile_axes) + "  " + count_of(t.wrong, t.elements, "wrong");
+      if (!t.device.empty()) out += "  device " + t.device;
+      out += "\n";
+    }
+    const auto listed = static_cast<Index>(v.first_wrong_tiles.size());
+    if (v.wrong_tiles > listed) {
+      out += "  and " + std::to_string(v.wrong_tiles - listed) + " more\n";
+    }
+  }
+  out += "pattern: " + v.pattern;
+  if (!v.detail.empty()) out += ": " + v.detail;
+  return out + "\n";
+}
+
+}  // namespace kref
