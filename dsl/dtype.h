@@ -22,6 +22,8 @@ namespace detail {
 // (e4m3fn); otherwise IEEE 754 rules.
 template <int kExponentBits, int kMantissaBits, bool kFinite>
 struct NarrowFormat {
+  static constexpr int kExponentWidth = kExponentBits, kMantissaWidth = kMantissaBits;
+  static constexpr bool kHasInfinity = !kFinite;
   static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
   static constexpr int kMinExponent = 1 - kBias;  // of the smallest normal number
   static constexpr std::uint32_t kExponentMask = (1u << kExponentBits) - 1;
@@ -83,6 +85,20 @@ struct NarrowFormat {
   }
 };
 
+// v as a double that rounds to every narrow format as v itself does. A 64-bit integer may need more
+// than 53 bits; its last 11 are then replaced by one that says whether any of them was set.
+template <class I>
+constexpr double to_sticky_double(I v) {
+  if constexpr (sizeof(I) == 8) {
+    constexpr I kLow = 0x7FF;
+    constexpr I kExact = I{1} << 53;
+    if (v > kExact || (std::is_signed_v<I> && v < I{0} - kExact)) {
+      return static_cast<double>((v & ~kLow) | ((v & kLow) != 0 ? kLow + 1 : 0));
+    }
+  }
+  return static_cast<double>(v);
+}
+
 // Storage of one narrow float; arithmetic is done in float or double.
 template <class Format, class Bits>
 struct Narrow {
@@ -94,7 +110,7 @@ struct Narrow {
   constexpr explicit Narrow(float v) : Narrow(static_cast<double>(v)) {}
   template <class I>
     requires std::is_integral_v<I>
-  constexpr explicit Narrow(I v) : Narrow(static_cast<double>(v)) {}
+  constexpr explicit Narrow(I v) : Narrow(to_sticky_double(v)) {}
 
   // As the constructor, but values past the largest become the largest ("saturating" casts).
   static constexpr Narrow saturated(double v) { return from_bits(static_cast<Bits>(Format::encode(v, true))); }
