@@ -2,4 +2,5 @@
 // Everything one device computes with; for users, never included inside the library.
 #pragma once
 
+#include "kernels/reference.h"
 #include "kernels/tile_ops.h"
