@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 #include <hwy/targets.h>
 
+#include <cstdint>
+#include <string>
+
 namespace kref {
 
 // Calls fn() with every target in turn, the portable one included; a failure names the target.
@@ -14,9 +17,9 @@ void for_each_target(F&& fn) {
     ~Restore() { hwy::SetSupportedTargetsForTest(0); }
   } restore;
   int count = 0;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    INFO("target ", hwy::TargetName(target));
+    INFO("target ", std::string(hwy::TargetName(target)));
     fn();
     ++count;
   }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every cast has the bits of the scalar conversion, on every SIMD target. The scalar conversions
+// themselves are tested in dtype_test.cc.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dsl/tensor.h"
+#include "kernels/reference.h"
+#include "kernels/tile_ops.h"
+#include "tests/float_samples.h"
+#include "tests/simd_targets.h"
+
+namespace kref {
+namespace {
+
+template <class T>
+bool same_bits(T a, T b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+TEST_CASE_TEMPLATE("narrow floats widen to f32: all patterns", T, f16, bf16, f8_e4m3, f8_e5m2) {
+  const Index n = kPatterns<T>;
+  Tensor<T, 1> x({n});
+  for (Index i = 0; i < n; ++i) x(i) = T::from_bits(static_cast<decltype(T::bits)>(i));
+  for_each_target([&] {
+    Tensor<float, 1> out({n});
+    cast(x.ref(), out.ref());
+    for (Index i = 0; i < n; ++i) {
+      CAPTURE(i);
+      if (!same_bits(out(i), static_cast<float>(x(i)))) FAIL(out(i));
+    }
+    // The way back gives the pattern itself; of the NaNs only the quiet one remains.
+    Tensor<T, 1> back({n});
+    cast(out.ref(), back.ref());
+    for (Index i = 0; i < n; ++i) {
+      CAPTURE(i);
+      if (out(i) == out(i) && back(i).bits != i) FAIL(back(i).bits);
+      if (out(i) != out(i) && back(i).bits != T(out(i)).bits) FAIL(back(i).bits);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("f32 narrows: every border and a sample", T, f16, bf16, f8_e4m3, f8_e5m2) {
+  const std::vector<std::uint32_t> bits = critical_f32<T>();
+  const auto n = static_cast<Index>(bits.size());
+  Tensor<float, 1> x({n});
+  std::memcpy(x.data(), bits.data(), bits.size() * sizeof(float));
+  for_each_target([&] {
+    for (const Overflow overflow : {Overflow::kDefault, Overflow::kSaturate}) {
+      Tensor<T, 1> out({n});
+      cast(x.ref(), out.ref(), overflow);
+      for (Index i = 0; i < n; ++i) {
+        const auto v = static_cast<double>(x(i));
+        const T expected = overflow == Overflow::kSaturate ? T::saturated(v) : T(v);
+        if (out(i).bits != expected.bits) {
+          CAPTURE(v);
+          REQUIRE(out(i).bits == expected.bits);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("f32 to bf16 rounds to even and does not truncate") {
+  const std::pair<std::uint32_t, std::uint16_t> cases[] = {{0x3E89CCD5, 0x3E8A},
+                                                           {0x3F808000, 0x3F80},
+                                                           {0x3F818000, 0x3F82},
+                                                           {0x3F808001, 0x3F81},
+                                                           {0x7F7FFFFF, 0x7F80}};
+  for_each_target([&] {
+    for (const auto& [from, to] : cases) {
+      Tensor<float, 1> x({19}, std::bit_cast<float>(from));
+      Tensor<bf16, 1> out({19});
+      cast(x.ref(), out.ref());
+      for (Index i = 0; i < 19; ++i) CHECK(out(i).bits == to);
+    }
+  });
+}
+
+TEST_CASE("every pair of element types, blocks of every width") {
+  const double values[] = {0,       -0.0, 1,    -1,     2.5,   -2.5,  1.75,  126.5,
+                           -129.25, 255,  256,  65504,  70000, 1e5,   -1e10, 1e19,
+                           -1e19,   3e38, 1e39, 1e300,  1e-5,  1e-8,  1e-46, -1e-320,
+                           NAN,     -NAN, 0.1,  -33.33, 448,   464.5, 1000,  -57344};
+  constexpr Index kCount = std::size(values);
+  for_each_target([&] {
+    for (int s = 0; s <= static_cast<int>(DType::kBool); ++s) {
+      for (int t = 0; t <= static_cast<int>(DType::kBool); ++t) {
+        const auto from = static_cast<DType>(s), to = static_cast<DType>(t);
+        const Index shape[] = {3, kCount + 2};
+        Array x(from, shape), out(to, shape);
+        with_dtype(from, [&]<class S>() {
+          std::vector<double> all(values, values + kCount);
+          const Index flat[] = {kCount};
+          const std::vector<double> as = reference::cast(ArrayRef(DType::kF64, flat, values), from);
+          for (Index i = 0; i < x.size(); ++i) {
+            const double v = as[static_cast<std::size_t>(i % kCount)];
+            S& e = x.mutable_elements<S>()[static_cast<std::size_t>(i)];
+            e = v == 0x1p63 ? S(std::numeric_limits<std::int64_t>::max()) : static_cast<S>(v);
+          }
+        });
+        CAPTURE(std::string(name_of(from)));
+        CAPTURE(std::string(name_of(to)));
+        for (Index width = 0; width <= kCount; ++width) {
+          with_dtype(from, [&]<class S>() {
+            with_dtype(to, [&]<class T>() {
+              std::memset(out.mutable_data(), 0x55, out.bytes());
+              const auto xb = x.ref().ref<const S, 2>().block({0, 1}, {3, width});
+              const auto ob = out.mutable_ref().ref<T, 2>().block({0, 1}, {3, width});
+              cast(xb, ob);
+              const std::vector<double> expected = reference::cast(xb, to);
+              for (Index r = 0; r < 3; ++r) {
+                for (Index c = 0; c < width; ++c) {
+                  const auto got = static_cast<double>(ob(r, c));
+                  const double want = expected[static_cast<std::size_t>(r * width + c)];
+                  if (!(got == want || (std::isnan(got) && std::isnan(want)))) {
+                    CAPTURE(static_cast<double>(xb(r, c)));
+                    REQUIRE(got == want);
+                  }
+                  REQUIRE(std::signbit(got) == std::signbit(want));
+                }
+                unsigned char after = 0;
+                std::memcpy(&after,
+                            out.mutable_ref().ref<T, 2>().data() + (r * (kCount + 2) + 1 + width),
+                            1);
+                REQUIRE(after == 0x55);
+              }
+            });
+          });
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("saturating to a type without a limit of its own is refused") {
+  const Tensor<float, 1> x({1}, 1.0f);
+  Tensor<double, 1> out({1});
+  CHECK_THROWS_WITH_AS(
+      cast(x.ref(), out.ref(), Overflow::kSaturate),
+      "cast: saturating to F64 has no meaning, expected F16, BF16, F8_E4M3 or F8_E5M2", Error);
+}
+
+}  // namespace
+}  // namespace kref
