@@ -49,14 +49,14 @@ double Compared::ratio_beyond(double a, double e, double b, std::uint8_t overflo
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (std::isnan(e)) return std::isnan(a) ? 0 : kInfinity;
   if (std::isnan(a)) {
-    if ((overflow & kNaN) != 0) return 0;
+    if ((overflow & Expectation::kNaN) != 0) return 0;
     if (dtype() != DType::kF8E4M3) return kInfinity;
     return std::fabs(e) >= past_ ? 0 : fraction(past_ - std::fabs(e), b);
   }
   if (std::isinf(a)) {
     const double along = a > 0 ? e : -e;  // > 0: on the side of the infinity
     if (along >= past_) return 0;         // both infinite, or the range is left
-    if ((overflow & (a > 0 ? kPlusInfinity : kMinusInfinity)) != 0) return 0;
+    if ((overflow & (a > 0 ? Expectation::kPlusInfinity : Expectation::kMinusInfinity)) != 0) return 0;
     if (std::isinf(e) || std::isinf(past_)) return kInfinity;
     return fraction(past_ - along, b);
   }

@@ -2,6 +2,9 @@
 // Compared: an output beside its expectation, as the judge and its pattern guesses see it.
 #pragma once
 
+#include <cmath>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "dsl/array.h"
@@ -30,7 +33,7 @@ class Compared {
   double expected(Index i) const { return expected_.value[static_cast<std::size_t>(i)]; }
   double bound(Index i) const { return bounds_.empty() ? 0 : bounds_[static_cast<std::size_t>(i)]; }
   std::uint8_t overflow(Index i) const {
-    return expected_.overflow.empty() ? std::uint8_t{kNoOverflow}
+    return expected_.overflow.empty() ? std::uint8_t{Expectation::kNoOverflow}
                                       : expected_.overflow[static_cast<std::size_t>(i)];
   }
   bool exact() const { return bounds_.empty(); }
@@ -47,9 +50,11 @@ class Compared {
   double ratio(Index i) const { return ratio(actual(i), expected(i), bound(i), overflow(i)); }
   bool wrong(Index i) const { return ratio(i) > 1; }
 
-  // For guesses. Is element i right if it ought to be `value` within `bound`?
-  bool fits(Index i, double value, double bound) const {
-    return ratio(actual(i), value, bound, kNoOverflow) <= 1;
+  // For guesses. Is element i right if it ought to be `value`, whose error is that of the true one
+  // but for one rounding to the output's type?
+  bool fits(Index i, double value) const {
+    const double rounding = exact() ? 0 : unit_roundoff(dtype()) * std::fabs(value);
+    return ratio(actual(i), value, bound(i) + rounding, Expectation::kNoOverflow) <= 1;
   }
   // Is element i right if it ought to be what is expected of element j?
   bool holds(Index i, Index j) const {

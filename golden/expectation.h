@@ -35,16 +35,16 @@ struct Hypothesis {
   std::vector<Index> preferred;  // looked at first when several choices explain the output
 };
 
-// Results that are not finite although the true value is, which an honest machine may give because
-// partial sums leave the range of the accumulator. Bits, or-ed together.
-enum Overflow : std::uint8_t {
-  kNoOverflow = 0,
-  kPlusInfinity = 1,
-  kMinusInfinity = 2,
-  kNaN = 4,
-};
-
 struct Expectation {
+  // Results that are not finite although the true value is, which an honest machine may give where
+  // partial sums leave the range of the accumulator; or-ed together.
+  enum Overflow : std::uint8_t {
+    kNoOverflow = 0,
+    kPlusInfinity = 1,
+    kMinusInfinity = 2,
+    kNaN = 4,
+  };
+
   std::string output;         // "z"
   std::vector<double> value;  // row-major over the global array; exact value in f64
   // Bounds on |actual - value|, per element. Both empty: compare exactly (integers, data movement).

@@ -11,12 +11,12 @@
 namespace kref::detail {
 namespace {
 
-// What rounding alone does to c times the expected value of an element: the bound scaled along,
-// and the same bound once more since the product is rounded to the output's type at another size.
-// Integers are rounded to whole numbers.
+// What rounding alone does to c times the expected value of an element: the bound scaled along, and
+// one more rounding to the output's type. Integers are rounded to whole numbers.
 double scaled_tolerance(const Compared& c, Index i, double factor) {
   if (c.exact()) return 0.5;
-  return (std::fabs(factor) + std::max(1.0, std::fabs(factor))) * c.bound(i);
+  return std::fabs(factor) *
+         (c.bound(i) + 2 * unit_roundoff(c.dtype()) * std::fabs(c.expected(i)));
 }
 
 // At most `most` of the elements, evenly spread.
@@ -31,7 +31,7 @@ bool negated(const Compared& c, const WrongElements& wrong) {
   Evidence evidence;
   for (const Index i : wrong.elements) {
     // Of an infinity the opposite one; a NaN has no sign.
-    if (!c.fits(i, -c.expected(i), c.bound(i))) return false;
+    if (!c.fits(i, -c.expected(i))) return false;
     evidence.add(c, i, c.bound(i));
   }
   return evidence.enough(1);
@@ -128,7 +128,7 @@ void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector
         first = false;
       }
       std::erase_if(alive, [&](Index k) {
-        return !c.fits(i, values[static_cast<std::size_t>(k)], c.bound(i));
+        return !c.fits(i, values[static_cast<std::size_t>(k)]);
       });
       return !alive.empty();
     };

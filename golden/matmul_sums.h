@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sums that the bound of a matmul is made of, over the parts that the precision mode makes of
+// the inputs.
+#pragma once
+
+#include <vector>
+
+#include "dsl/array.h"
+#include "kernels/reference.h"
+
+namespace kref {
+
+// Sizes of a product, with the batch dimensions taken together.
+struct ProductSizes {
+  Index batches = 1, m = 0, n = 0, k = 0;
+  bool shared_y = false;  // y has no batch dimensions
+
+  ProductSizes(const ArrayRef& x, const ArrayRef& y, const reference::MatmulOptions& options);
+};
+
+struct ProductSums {
+  std::vector<double> value, magnitude;  // as reference::Sums
+  // The sum of |p| over products with a factor that may be flushed to zero; empty when there is
+  // none. A factor that is infinite counts as 1e300: the sum is then above 1e200.
+  std::vector<double> flushed;
+  // |value - exact| <= value_error * magnitude.
+  double value_error = 0;
+};
+
+// By plain loops: reference::matmul; for F64 the same in long double. Of I8 and U8 the value only,
+// as reference::matmul_int.
+ProductSums sums_by_loops(const ArrayRef& x, const ArrayRef& y,
+                          const reference::MatmulOptions& options);
+
+// By tiles in f64, on all cores. Of I8 and U8 the value only, not wrapped.
+ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
+                          const reference::MatmulOptions& options);
+
+// The parts of one value under a precision mode; returns how many there are, 1 to 3.
+int parts_of(double v, reference::Parts parts, double (&out)[3]);
+
+// Number of products a product of two values is made of: 1, 3 or 6.
+int products_per_pair(reference::Parts parts);
+
+// The smallest normal number below which a value of the type may be taken as zero; 0: never.
+double flush_limit(DType type);
+
+// What the parts of a value that may be flushed add up to, in absolute value; 0 for most values.
+double flushed_part(double v, reference::Parts parts, double limit);
+// Sum of the absolute values of the parts; infinity becomes 1e300, NaN 0.
+double finite_magnitude(double v, reference::Parts parts);
+
+// True when some element has a part that may be flushed and is not zero.
+bool any_flushed(const ArrayRef& x, reference::Parts parts);
+
+}  // namespace kref
