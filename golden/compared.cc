@@ -56,7 +56,8 @@ double Compared::ratio_beyond(double a, double e, double b, std::uint8_t overflo
   if (std::isinf(a)) {
     const double along = a > 0 ? e : -e;  // > 0: on the side of the infinity
     if (along >= past_) return 0;         // both infinite, or the range is left
-    if ((overflow & (a > 0 ? Expectation::kPlusInfinity : Expectation::kMinusInfinity)) != 0) return 0;
+    if ((overflow & (a > 0 ? Expectation::kPlusInfinity : Expectation::kMinusInfinity)) != 0)
+      return 0;
     if (std::isinf(e) || std::isinf(past_)) return kInfinity;
     return fraction(past_ - along, b);
   }

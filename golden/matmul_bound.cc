@@ -8,6 +8,9 @@
 
 #include "golden/compared.h"
 #include "golden/distinct.h"
+#if __has_include("golden/matmul_op.h")
+#include "golden/matmul_op.h"
+#endif
 #include "golden/matmul_sums.h"
 
 namespace kref {
@@ -33,11 +36,15 @@ class Rounding {
  private:
   static double smallest_normal(DType type) {
     switch (type) {
-      case DType::kF64: return 0x1p-1022;
+      case DType::kF64:
+        return 0x1p-1022;
       case DType::kF16:
-      case DType::kF8E5M2: return 0x1p-14;
-      case DType::kF8E4M3: return 0x1p-6;
-      default: return 0x1p-126;
+      case DType::kF8E5M2:
+        return 0x1p-14;
+      case DType::kF8E4M3:
+        return 0x1p-6;
+      default:
+        return 0x1p-126;
     }
   }
   double unit_, smallest_normal_;
@@ -80,7 +87,8 @@ class Bounds {
     std::uint8_t bits = Expectation::kNoOverflow;
     if (!std::isfinite(value)) {
       // An infinity times a factor flushed to zero is NaN.
-      return flushed > 1e200 && accumulator_ == DType::kF32 ? Expectation::kNaN : bits;
+      if (flushed > 1e200 && accumulator_ == DType::kF32) bits = Expectation::kNaN;
+      return bits;
     }
     if (0.5 * magnitude + 0.5 * value + worst >= overflow_) bits |= Expectation::kPlusInfinity;
     if (0.5 * magnitude - 0.5 * value + worst >= overflow_) bits |= Expectation::kMinusInfinity;
@@ -93,17 +101,6 @@ class Bounds {
   double n_, unit_, value_error_, tiny_, result_limit_, overflow_;
   Rounding rounding_;
 };
-
-ProductSums sums(const Array& x, const Array& y, const Product& product, Evaluation evaluation) {
-  constexpr double kMostByLoops = 1 << 22;
-  const ProductSizes p(x, y, product.options);
-  const double products = static_cast<double>(p.batches) * static_cast<double>(p.m) *
-                          static_cast<double>(p.n) * static_cast<double>(p.k) *
-                          products_per_pair(product.options.parts);
-  const bool loops = evaluation == Evaluation::kLoops ||
-                     (evaluation == Evaluation::kAuto && products <= kMostByLoops);
-  return loops ? sums_by_loops(x, y, product.options) : sums_by_tiles(x, y, product.options);
-}
 
 // Turns the sums into the bounds of e, in place where possible: outputs may have 10^8 elements.
 void set_bounds(const Array& x, const Array& y, const Product& product, ProductSums&& s,
@@ -154,8 +151,8 @@ Blocks blocks_of(const ArrayRef& x, const Product& product, Index k) {
   blocks.axes.insert(blocks.axes.end(), {"i", "j"});
   blocks.extents.insert(blocks.extents.end(), {product.tile[0], product.tile[1]});
   const Index last = cdiv(k, product.tile[2]) - 1;
-  if (last == 0) blocks.steps = "k=0";
-  if (last > 0) blocks.steps = "k=0.." + std::to_string(last);
+  if (last >= 0) blocks.steps.append("k=0");
+  if (last > 0) blocks.steps.append("..").append(std::to_string(last));
   return blocks;
 }
 
@@ -210,12 +207,11 @@ Hypothesis last_block_dropped(const Array& x, const Array& y, const Product& pro
 
 }  // namespace
 
-Expectation expect_product(const Array& x, const Array& y, const Product& product,
-                           Evaluation evaluation) {
+Expectation expect_product(const Array& x, const Array& y, const Product& product) {
   const ProductSizes p(x, y, product.options);
   Expectation e;
-  e.output = "z";
-  ProductSums s = sums(x, y, product, evaluation);
+  e.output.assign(1, 'z');
+  ProductSums s = sums_by_loops(x, y, product.options);
   if (is_float(x.dtype())) {
     set_bounds(x, y, product, std::move(s), e);
   } else {
@@ -226,5 +222,23 @@ Expectation expect_product(const Array& x, const Array& y, const Product& produc
   if (p.k > 1) e.hypotheses.push_back(last_block_dropped(x, y, product));
   return e;
 }
+
+#if __has_include("golden/matmul_op.h")
+std::vector<Expectation> expect_matmul(const Run& run) {
+  const MatmulRun request = read_matmul(run);
+  Product product;
+  product.options.trans_x = request.trans_x;
+  product.options.trans_y = request.trans_y;
+  product.options.parts = request.precision == "bf16"      ? reference::Parts::kBF16
+                          : request.precision == "bf16_x3" ? reference::Parts::kBF16x3
+                          : request.precision == "bf16_x6" ? reference::Parts::kBF16x6
+                                                           : reference::Parts::kAll;
+  product.out_dtype = request.out_dtype;
+  if (request.tile) product.tile = {(*request.tile)[0], (*request.tile)[1], (*request.tile)[2]};
+  std::vector<Expectation> out;
+  out.push_back(expect_product(run.in.at("x"), run.in.at("y"), product));
+  return out;
+}
+#endif
 
 }  // namespace kref

@@ -2,8 +2,8 @@
 // What a matmul ought to give, and how far an honest machine may be off.
 //
 // A machine computes z = sum of the products p_1 .. p_n in some order, in the accumulator's
-// arithmetic with unit roundoff u, and rounds the result once to the output's type. Let S be the sum
-// of |p|. n counts the products: K, and 3 K or 6 K in the modes bf16_x3 and bf16_x6.
+// arithmetic with unit roundoff u, and rounds the result once to the output's type. Let S be the
+// sum of |p|. n counts the products: K, and 3 K or 6 K in the modes bf16_x3 and bf16_x6.
 //
 // worst: |error| <= n u S, whatever the order and whether or not multiplication and addition are
 //   fused (Jeannerod and Rump, Improved error bounds for inner products in floating-point
@@ -30,8 +30,8 @@
 // - the error of the value itself, which is summed in f64 (long double for F64 inputs).
 //
 // Partial sums lie between -N and P, the sums of the negative and of the positive products. Where P
-// (N) passes the accumulator's range, an honest machine may overflow to +inf (-inf), in some orders,
-// and to NaN where both do.
+// (N) passes the accumulator's range, an honest machine may overflow to +inf (-inf), in some
+// orders, and to NaN where both do.
 #pragma once
 
 #include <array>
@@ -55,13 +55,8 @@ struct Product {
   std::array<Index, 3> tile{128, 128, 128};  // m, n, k: names the tiles and grid steps
 };
 
-// How value and S are computed. kAuto: the plain loops of reference::matmul up to 2^22 products,
-// kernels in f64 above; both give the same up to their own rounding, which the bound includes.
-enum class Evaluation { kAuto, kLoops, kTiles };
-
 // The expectation of z = x y; x and y as reference::matmul takes them. For I8 and U8: exact, I32.
-Expectation expect_product(const Array& x, const Array& y, const Product& product,
-                           Evaluation evaluation = Evaluation::kAuto);
+Expectation expect_product(const Array& x, const Array& y, const Product& product);
 
 // The same for a validated run of the operation `matmul`.
 std::vector<Expectation> expect_matmul(const Run& run);

@@ -21,9 +21,12 @@ ProductSizes::ProductSizes(const ArrayRef& x, const ArrayRef& y,
 
 int products_per_pair(reference::Parts parts) {
   switch (parts) {
-    case reference::Parts::kBF16x3: return 3;
-    case reference::Parts::kBF16x6: return 6;
-    default: return 1;
+    case reference::Parts::kBF16x3:
+      return 3;
+    case reference::Parts::kBF16x6:
+      return 6;
+    default:
+      return 1;
   }
 }
 
@@ -32,7 +35,9 @@ int parts_of(double v, reference::Parts parts, double (&out)[3]) {
     out[0] = v;
     return 1;
   }
-  const int count = parts == reference::Parts::kBF16 ? 1 : parts == reference::Parts::kBF16x3 ? 2 : 3;
+  const int count = parts == reference::Parts::kBF16     ? 1
+                    : parts == reference::Parts::kBF16x3 ? 2
+                                                         : 3;
   for (int e = 0; e < count; ++e) {
     out[e] = static_cast<double>(bf16(v));
     v -= out[e];
@@ -43,9 +48,12 @@ int parts_of(double v, reference::Parts parts, double (&out)[3]) {
 double flush_limit(DType type) {
   switch (type) {
     case DType::kF32:
-    case DType::kBF16: return 0x1p-126;
-    case DType::kF64: return 0x1p-1022;
-    default: return 0;
+    case DType::kBF16:
+      return 0x1p-126;
+    case DType::kF64:
+      return 0x1p-1022;
+    default:
+      return 0;
   }
 }
 

@@ -32,10 +32,6 @@ struct ProductSums {
 ProductSums sums_by_loops(const ArrayRef& x, const ArrayRef& y,
                           const reference::MatmulOptions& options);
 
-// By tiles in f64, on all cores. Of I8 and U8 the value only, not wrapped.
-ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
-                          const reference::MatmulOptions& options);
-
 // The parts of one value under a precision mode; returns how many there are, 1 to 3.
 int parts_of(double v, reference::Parts parts, double (&out)[3]);
 

@@ -15,8 +15,7 @@ namespace {
 // one more rounding to the output's type. Integers are rounded to whole numbers.
 double scaled_tolerance(const Compared& c, Index i, double factor) {
   if (c.exact()) return 0.5;
-  return std::fabs(factor) *
-         (c.bound(i) + 2 * unit_roundoff(c.dtype()) * std::fabs(c.expected(i)));
+  return std::fabs(factor) * (c.bound(i) + 2 * unit_roundoff(c.dtype()) * std::fabs(c.expected(i)));
 }
 
 // At most `most` of the elements, evenly spread.
@@ -127,9 +126,8 @@ void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector
         choices = static_cast<double>(values.size());
         first = false;
       }
-      std::erase_if(alive, [&](Index k) {
-        return !c.fits(i, values[static_cast<std::size_t>(k)]);
-      });
+      std::erase_if(alive,
+                    [&](Index k) { return !c.fits(i, values[static_cast<std::size_t>(k)]); });
       return !alive.empty();
     };
     const auto explained = [&](Index i) {

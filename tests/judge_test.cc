@@ -33,7 +33,8 @@ Expectation expect(const std::vector<double>& values, double bound) {
 
 // Does the judge accept `actual` where `expected` is due?
 template <class T>
-bool right(double expected, double actual, double bound, std::uint8_t overflow = Expectation::kNoOverflow) {
+bool right(double expected, double actual, double bound,
+           std::uint8_t overflow = Expectation::kNoOverflow) {
   Expectation e = expect({expected}, bound);
   e.overflow = {overflow};
   const Verdict v = judge(e, array<T>({1}, {actual}));
@@ -122,9 +123,12 @@ TEST_CASE("overflow of partial sums is allowed where the expectation says so") {
   CHECK(right<float>(1, kInf, 1, Expectation::kPlusInfinity));
   CHECK_FALSE(right<float>(1, -kInf, 1, Expectation::kPlusInfinity));
   CHECK_FALSE(right<float>(1, kNan, 1, Expectation::kPlusInfinity));
-  CHECK(right<float>(1, -kInf, 1, Expectation::kMinusInfinity | Expectation::kPlusInfinity | Expectation::kNaN));
-  CHECK(right<float>(1, kNan, 1, Expectation::kMinusInfinity | Expectation::kPlusInfinity | Expectation::kNaN));
-  CHECK_FALSE(right<float>(1, 3, 1, Expectation::kMinusInfinity | Expectation::kPlusInfinity | Expectation::kNaN));
+  CHECK(right<float>(1, -kInf, 1,
+                     Expectation::kMinusInfinity | Expectation::kPlusInfinity | Expectation::kNaN));
+  CHECK(right<float>(1, kNan, 1,
+                     Expectation::kMinusInfinity | Expectation::kPlusInfinity | Expectation::kNaN));
+  CHECK_FALSE(right<float>(
+      1, 3, 1, Expectation::kMinusInfinity | Expectation::kPlusInfinity | Expectation::kNaN));
 }
 
 TEST_CASE("an empty output is right, a scalar is one tile") {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partition specs as text: read as they stand on a command line, printed as Python and as JAX do.
+#include <algorithm>
+
+#include "sharding/partition_spec.h"
+#include "sharding/spelling.h"
+
+namespace kref {
+namespace {
+
+// Reads the two spellings of a spec; see PartitionSpec::parse.
+class SpecReader {
+ public:
+  explicit SpecReader(std::string_view text) : text_(text) {}
+
+  // `keywords`: unreduced={...} is allowed.
+  OutSpec read(bool keywords) {
+    OutSpec out;
+    if (take_word("PartitionSpec", '(') || take_word("P", '(')) {
+      while (!take(')')) {
+        if (keywords && take_word("unreduced", '=')) {
+          KREF_CHECK(out.unreduced.empty(), start(), "unreduced= appears twice");
+          out.unreduced = read_axes(true);
+          KREF_CHECK(!out.unreduced.empty(), start(), "unreduced= names no axis");
+        } else {
+          KREF_CHECK(out.unreduced.empty(), start(), "an entry follows unreduced=");
+          out.spec.entries.push_back(read_axes(false));
+        }
+        if (take(')')) break;
+        expect(',', "',' or ')'");
+      }
+    } else if (peek() != '\0') {
+      do out.spec.entries.push_back(read_axes(false));
+      while (take(','));
+    }
+    KREF_CHECK(peek() == '\0', start(), "found ", found(), " where the end was expected");
+    return out;
+  }
+
+ private:
+  // One entry: None, a name, a tuple or list of names; a set too where the order says nothing.
+  std::vector<std::string> read_axes(bool set) {
+    std::vector<std::string> axes;
+    const char close = take('(') ? ')' : take('[') ? ']' : set && take('{') ? '}' : '\0';
+    if (close == '\0') {
+      std::string name = read_name();
+      if (name != "None") axes.push_back(std::move(name));
+      return axes;
+    }
+    while (!take(close)) {
+      KREF_CHECK(peek() != '(' && peek() != '[', start(), "a tuple inside a tuple");
+      axes.push_back(read_name());
+      KREF_CHECK(axes.back() != "None", start(), "None inside a tuple");
+      if (take(close)) break;
+      expect(',', "',' or the end of the tuple");
+    }
+    return axes;
+  }
+
+  // A name, bare or quoted; '' is None.
+  std::string read_name() {
+    const char quote = peek();
+    if (quote == '\'' || quote == '"') {
+      const std::size_t end = text_.find(quote, at_ + 1);
+      KREF_CHECK(end != text_.npos, start(), "a quote is not closed");
+      std::string name(text_.substr(at_ + 1, end - at_ - 1));
+      KREF_CHECK(name.empty() || is_axis_name(name), start(), "'", abridged(name),
+                 "' is not an axis name");
+      at_ = end + 1;
+      return name.empty() ? "None" : name;
+    }
+    std::size_t end = at_;
+    while (end < text_.size() && is_name_char(text_[end])) ++end;
+    std::string name(text_.substr(at_, end - at_));
+    KREF_CHECK(name == "None" || is_axis_name(name), start(), "found ", found(),
+               " where None, an axis name or a tuple of names was expected");
+    at_ = end;
+    return name;
+  }
+
+  // The next character that is no blank, left where it is; NUL at the end.
+  char peek() {
+    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool take(char c) {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  // A word directly followed by `then`, both taken, or neither.
+  bool take_word(std::string_view word, char then) {
+    peek();
+    const std::size_t before = at_;
+    if (text_.substr(at_, word.size()) == word) {
+      at_ += word.size();
+      if (take(then)) return true;
+    }
+    at_ = before;
+    return false;
+  }
+  void expect(char c, const char* what) {
+    KREF_CHECK(take(c), start(), "found ", found(), " where ", what, " was expected");
+  }
+
+  std::string start() const { return "partition spec '" + abridged(text_) + "': "; }
+  std::string found() {
+    if (peek() == '\0') return at_ < text_.size() ? "a NUL" : "the end";
+    return detail::cat("'", abridged(text_.substr(at_, 1)), "' at character ", at_ + 1);
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+std::string quoted(const std::string& axis) { return "'" + abridged(axis) + "'"; }
+
+std::string joined(std::span<const std::string> axes) {
+  std::string out;
+  for (const std::string& axis : axes) out += (out.empty() ? "" : ", ") + quoted(axis);
+  return out;
+}
+
+// "'X', None, ('Y', 'Z')".
+std::string entries_string(const PartitionSpec& spec) {
+  std::string out;
+  for (std::size_t d = 0; d < spec.entries.size(); ++d) {
+    const std::span<const std::string> axes = spec[d];
+    if (d > 0) out += ", ";
+    out += axes.empty() ? "None" : axes.size() == 1 ? quoted(axes[0]) : "(" + joined(axes) + ")";
+  }
+  return out;
+}
+
+// jax's short names: s8 is i8, e4m3 is e4m3fn.
+std::string short_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "f64";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF8E4M3:
+      return "f8_e4m3fn";
+    case DType::kF8E5M2:
+      return "f8_e5m2";
+    case DType::kI64:
+      return "i64";
+    case DType::kI32:
+      return "i32";
+    case DType::kI16:
+      return "i16";
+    case DType::kI8:
+      return "i8";
+    case DType::kU32:
+      return "u32";
+    case DType::kU8:
+      return "u8";
+    case DType::kBool:
+      return "bool";
+  }
+  return "?";
+}
+
+}  // namespace
+
+PartitionSpec PartitionSpec::parse(std::string_view text) {
+  return SpecReader(text).read(false).spec;
+}
+
+OutSpec OutSpec::parse(std::string_view text) { return SpecReader(text).read(true); }
+
+std::string to_string(const PartitionSpec& spec) { return "P(" + entries_string(spec) + ")"; }
+
+std::string to_string(const OutSpec& out) {
+  if (out.unreduced.empty()) return to_string(out.spec);
+  std::string entries = entries_string(out.spec);
+  if (!entries.empty()) entries += ", ";
+  return "P(" + entries + "unreduced={" + joined(out.unreduced) + "})";
+}
+
+std::string type_string(DType dtype, std::span<const Index> shape, const OutSpec& out,
+                        const Mesh& mesh) {
+  std::string text = short_name(dtype) + "[";
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (d > 0) text += ',';
+    text += std::to_string(shape[d]);
+    if (!out.spec[d].empty()) text += "@" + axes_string(out.spec[d]);
+  }
+  text += "]";
+  std::vector<std::string> unreduced;
+  for (const MeshAxis& axis : mesh.axes()) {
+    if (std::find(out.unreduced.begin(), out.unreduced.end(), axis.name) != out.unreduced.end()) {
+      unreduced.push_back(axis.name);
+    }
+  }
+  return unreduced.empty() ? text : text + "{U:" + axes_string(unreduced) + "}";
+}
+
+}  // namespace kref
