@@ -13,16 +13,17 @@ namespace {
 // "Y=4" -> {Y, 4}. `text` is the whole mesh, for the messages.
 MeshAxis parse_axis(std::string_view part, const std::string& text) {
   const std::size_t equals = part.find('=');
-  KREF_CHECK(equals != part.npos, "mesh '", text, "': '", std::string(trimmed(part)),
+  KREF_CHECK(equals != part.npos, "mesh '", text, "': '", abridged(trimmed(part)),
              "' is not of the form NAME=SIZE");
   const std::string_view name = trimmed(part.substr(0, equals));
   const std::string_view size = trimmed(part.substr(equals + 1));
   MeshAxis axis{.name = std::string(name)};
+  const std::string subject = detail::cat("mesh '", text, "': axis '", abridged(name), "'");
   const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), axis.size);
-  KREF_CHECK(error != std::errc::result_out_of_range, "mesh '", text, "': axis '", axis.name,
-             "': size ", std::string(size), " does not fit in 64 bits");
-  KREF_CHECK(error == std::errc() && end == size.data() + size.size(), "mesh '", text, "': axis '",
-             axis.name, "': size '", std::string(size), "' is not a whole number");
+  KREF_CHECK(error != std::errc::result_out_of_range, subject, ": size ", abridged(size),
+             " does not fit in 64 bits");
+  KREF_CHECK(error == std::errc() && end == size.data() + size.size(), subject, ": size '",
+             abridged(size), "' is not a whole number");
   return axis;
 }
 
@@ -33,7 +34,7 @@ Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
              kMaxMeshAxes);
   for (std::size_t k = 0; k < axes_.size(); ++k) {
     const MeshAxis& axis = axes_[k];
-    KREF_CHECK(is_axis_name(axis.name), "mesh: axis name '", axis.name,
+    KREF_CHECK(is_axis_name(axis.name), "mesh: axis name '", abridged(axis.name),
                "' is not a name (letters, digits and _, not starting with a digit, not None)");
     for (std::size_t j = 0; j < k; ++j) {
       KREF_CHECK(axes_[j].name != axis.name, "mesh: axis '", axis.name, "' appears twice");
@@ -100,7 +101,7 @@ std::string Mesh::device_name(Index device) const {
   std::string out = "(";
   for (std::size_t k = 0; k < axes_.size(); ++k) {
     if (k > 0) out += ", ";
-    out += axes_[k].name + "=" + std::to_string(at[k]);
+    out += detail::cat(axes_[k].name, "=", at[k]);
   }
   return out + ")";
 }
@@ -109,7 +110,7 @@ std::string to_string(const Mesh& mesh) {
   std::string out;
   for (const MeshAxis& axis : mesh.axes()) {
     if (!out.empty()) out += ',';
-    out += axis.name + "=" + std::to_string(axis.size);
+    out += detail::cat(axis.name, "=", axis.size);
   }
   return out;
 }

@@ -55,7 +55,10 @@ std::string axes_string(std::span<const std::string> axes) {
   if (axes.empty()) return "none";
   if (axes.size() == 1) return axes[0];
   std::string out = "(";
-  for (const std::string& axis : axes) out += (out.size() > 1 ? "," : "") + axis;
+  for (const std::string& axis : axes) {
+    if (out.size() > 1) out += ',';
+    out += axis;
+  }
   return out + ")";
 }
 

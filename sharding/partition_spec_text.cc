@@ -103,7 +103,7 @@ class SpecReader {
     KREF_CHECK(take(c), start(), "found ", found(), " where ", what, " was expected");
   }
 
-  std::string start() const { return "partition spec '" + abridged(text_) + "': "; }
+  std::string start() const { return detail::cat("partition spec '", abridged(text_), "': "); }
   std::string found() {
     if (peek() == '\0') return at_ < text_.size() ? "a NUL" : "the end";
     return detail::cat("'", abridged(text_.substr(at_, 1)), "' at character ", at_ + 1);
@@ -113,11 +113,14 @@ class SpecReader {
   std::size_t at_ = 0;
 };
 
-std::string quoted(const std::string& axis) { return "'" + abridged(axis) + "'"; }
+std::string quoted(const std::string& axis) { return detail::cat("'", abridged(axis), "'"); }
 
 std::string joined(std::span<const std::string> axes) {
   std::string out;
-  for (const std::string& axis : axes) out += (out.empty() ? "" : ", ") + quoted(axis);
+  for (const std::string& axis : axes) {
+    if (!out.empty()) out += ", ";
+    out += quoted(axis);
+  }
   return out;
 }
 
@@ -127,7 +130,11 @@ std::string entries_string(const PartitionSpec& spec) {
   for (std::size_t d = 0; d < spec.entries.size(); ++d) {
     const std::span<const std::string> axes = spec[d];
     if (d > 0) out += ", ";
-    out += axes.empty() ? "None" : axes.size() == 1 ? quoted(axes[0]) : "(" + joined(axes) + ")";
+    if (axes.size() > 1) {
+      out += detail::cat("(", joined(axes), ")");
+    } else {
+      out += axes.empty() ? "None" : quoted(axes[0]);
+    }
   }
   return out;
 }
@@ -173,13 +180,15 @@ PartitionSpec PartitionSpec::parse(std::string_view text) {
 
 OutSpec OutSpec::parse(std::string_view text) { return SpecReader(text).read(true); }
 
-std::string to_string(const PartitionSpec& spec) { return "P(" + entries_string(spec) + ")"; }
+std::string to_string(const PartitionSpec& spec) {
+  return detail::cat("P(", entries_string(spec), ")");
+}
 
 std::string to_string(const OutSpec& out) {
   if (out.unreduced.empty()) return to_string(out.spec);
   std::string entries = entries_string(out.spec);
   if (!entries.empty()) entries += ", ";
-  return "P(" + entries + "unreduced={" + joined(out.unreduced) + "})";
+  return detail::cat("P(", entries, "unreduced={", joined(out.unreduced), "})");
 }
 
 std::string type_string(DType dtype, std::span<const Index> shape, const OutSpec& out,
@@ -188,7 +197,7 @@ std::string type_string(DType dtype, std::span<const Index> shape, const OutSpec
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (d > 0) text += ',';
     text += std::to_string(shape[d]);
-    if (!out.spec[d].empty()) text += "@" + axes_string(out.spec[d]);
+    if (!out.spec[d].empty()) text += detail::cat("@", axes_string(out.spec[d]));
   }
   text += "]";
   std::vector<std::string> unreduced;
@@ -197,7 +206,7 @@ std::string type_string(DType dtype, std::span<const Index> shape, const OutSpec
       unreduced.push_back(axis.name);
     }
   }
-  return unreduced.empty() ? text : text + "{U:" + axes_string(unreduced) + "}";
+  return unreduced.empty() ? text : detail::cat(text, "{U:", axes_string(unreduced), "}");
 }
 
 }  // namespace kref
