@@ -80,7 +80,7 @@ void check_json_text(const std::string& origin, std::string_view text, std::size
   KREF_CHECK(!text.starts_with("\xEF\xBB\xBF"), origin, ": JSON starts with a byte order mark");
   // The parser takes NUL for the end of the text and would not look at what follows.
   const std::size_t nul = text.find('\0');
-  KREF_CHECK(nul == std::string_view::npos, origin, ": JSON syntax error: NUL at byte ", nul);
+  KREF_CHECK(nul == std::string_view::npos, origin, ": JSON syntax error: NUL at byte ", nul + 1);
 }
 
 void refuse_json_syntax(const std::string& origin, const nlohmann::json::exception& fault) {

@@ -164,7 +164,7 @@ class HeaderReader {
   }
   [[noreturn]] void fail(const char* what) {
     throw Error(detail::cat(
-        array_.origin, ": header syntax at byte ", at_, ": ", what, ", found ",
+        array_.origin, ": header syntax at byte ", at_ + 1, ": ", what, ", found ",
         at_ < text_.size() ? quote(text_.substr(at_, 16)) : std::string("the end of the header")));
   }
 
@@ -215,10 +215,10 @@ FileArray parse_npy_header(const std::string& origin, std::string_view head,
   set_type(array);
   const std::size_t expected = shape_bytes(origin, array.shape, array.item_bytes);
   KREF_CHECK(data_bytes >= expected, origin, ": data is cut short: ", quote(array.descr),
-             shape_string(array.shape), " needs ", expected, " bytes, the file has ", data_bytes);
+             shape_string(array.shape), " needs ", expected, " bytes, found ", data_bytes);
   KREF_CHECK(data_bytes == expected, origin, ": ", data_bytes - expected,
              " trailing bytes after the data: ", quote(array.descr), shape_string(array.shape),
-             " needs ", expected, " bytes, the file has ", data_bytes);
+             " needs ", expected, " bytes, found ", data_bytes);
   return array;
 }
 

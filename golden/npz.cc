@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The .npz format: a zip archive of .npy members. libzip reads the archive from memory and checks
-// directory against local headers (ZIP_CHECKCONS) and checksums; what it lets pass is checked here.
+// The .npz format: a zip archive of .npy members. libzip judges the archive (ZIP_CHECKCONS:
+// directory against local headers, duplicate names) and decodes the names. The members are read
+// here, since libzip tells neither where they lie nor whether bytes remain after a compressed
+// stream.
 #include <zip.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <unordered_set>
 
 #include "dsl/tensor.h"
 #include "golden/array_format.h"
 #include "golden/file_text.h"
+#include "golden/zip_layout.h"
 
 namespace kref {
 namespace {
@@ -20,11 +25,6 @@ struct CloseArchive {
   void operator()(zip_t* z) const { zip_discard(z); }
 };
 using Archive = std::unique_ptr<zip_t, CloseArchive>;
-
-struct CloseMember {
-  void operator()(zip_file_t* f) const { zip_fclose(f); }
-};
-using Member = std::unique_ptr<zip_file_t, CloseMember>;
 
 struct FreeSource {
   void operator()(zip_source_t* s) const { zip_source_free(s); }
@@ -40,77 +40,146 @@ struct ZipError {
   const char* text() { return zip_error_strerror(&error); }
 };
 
-// Reads exactly the next `bytes` bytes of the member.
-void read_member(const std::string& origin, zip_file_t* member, void* to, std::size_t bytes) {
-  auto* p = static_cast<unsigned char*>(to);
-  while (bytes > 0) {
-    const zip_int64_t n = zip_fread(member, p, bytes);
-    KREF_CHECK(n >= 0, origin,
-               ": cannot be decompressed: ", zip_error_strerror(zip_file_get_error(member)));
-    KREF_CHECK(n > 0, origin, ": ends ", bytes,
-               " bytes before the size that the zip directory gives");
-    p += n;
-    bytes -= static_cast<std::size_t>(n);
+// Inflates a raw deflate stream piece by piece and sums up its checksum.
+class Inflater {
+ public:
+  Inflater(const std::string& origin, const unsigned char* data, std::uint64_t bytes)
+      : origin_(origin), left_(bytes) {
+    stream_.next_in = const_cast<Bytef*>(data);
+    if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
-}
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
 
-// Nothing may follow; asking for more is also what makes libzip compare the checksum.
-void expect_end(const std::string& origin, zip_file_t* member) {
-  unsigned char extra = 0;
-  const zip_int64_t n = zip_fread(member, &extra, 1);
-  KREF_CHECK(n >= 0, origin, ": is corrupt: ", zip_error_strerror(zip_file_get_error(member)));
-  KREF_CHECK(n == 0, origin, ": inflates to more bytes than the zip directory says");
-}
+  // The next `bytes` bytes, all of which must come.
+  void read(unsigned char* to, std::size_t bytes) {
+    const std::size_t got = inflate_some(to, bytes);
+    KREF_CHECK(got == bytes, origin_,
+               ": inflates to fewer bytes than the zip directory says: ", bytes - got,
+               " are missing");
+    crc_ = crc32_z(crc_, to, bytes);
+  }
+  // Nothing may follow, neither inflated nor compressed. The checksum of all that was read.
+  std::uint32_t finish() {
+    unsigned char extra = 0;
+    KREF_CHECK(inflate_some(&extra, 1) == 0, origin_,
+               ": inflates to more bytes than the zip directory says");
+    KREF_CHECK(left_ + stream_.avail_in == 0, origin_, ": ", left_ + stream_.avail_in,
+               " trailing bytes after its deflate stream");
+    return static_cast<std::uint32_t>(crc_);
+  }
 
-// Size and method of a member, after all that can be checked without reading it.
-zip_stat_t member_status(const std::string& origin, zip_t* archive, zip_uint64_t index) {
-  zip_stat_t status;
-  zip_stat_init(&status);
-  KREF_CHECK(zip_stat_index(archive, index, 0, &status) == 0, origin, ": ", zip_strerror(archive));
-  constexpr zip_uint64_t kNeeded =
-      ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-  KREF_CHECK((status.valid & kNeeded) == kNeeded, origin,
-             ": the zip directory does not give its size and method");
-  KREF_CHECK(status.encryption_method == ZIP_EM_NONE, origin,
-             ": is encrypted, which is not supported");
-  const bool stored = status.comp_method == ZIP_CM_STORE;
-  KREF_CHECK(stored || status.comp_method == ZIP_CM_DEFLATE, origin, ": compression method ",
-             status.comp_method, " is not supported; expected 0 (stored) or 8 (deflate)");
-  KREF_CHECK(!stored || status.size == status.comp_size, origin,
-             ": is stored, but the zip directory gives the sizes ", status.comp_size, " and ",
-             status.size, " bytes");
+ private:
+  // Up to `bytes` bytes, fewer only at the end of the stream.
+  std::size_t inflate_some(unsigned char* to, std::size_t bytes) {
+    constexpr std::size_t kMost = std::size_t{1} << 30;  // zlib counts in 32 bits
+    std::size_t done = 0;
+    while (!ended_) {
+      if (stream_.avail_in == 0) {
+        stream_.avail_in = static_cast<uInt>(std::min<std::uint64_t>(left_, kMost));
+        left_ -= stream_.avail_in;
+      }
+      stream_.next_out = to + done;
+      const auto room = static_cast<uInt>(std::min(bytes - done, kMost));
+      stream_.avail_out = room;
+      const int code = inflate(&stream_, Z_NO_FLUSH);
+      done += room - stream_.avail_out;
+      ended_ = code == Z_STREAM_END;
+      const bool hungry = stream_.avail_in == 0 && left_ == 0 && stream_.avail_out > 0;
+      KREF_CHECK(
+          ended_ || ((code == Z_OK || code == Z_BUF_ERROR) && !hungry), origin_,
+          ": corrupt deflate stream: ", stream_.msg != nullptr ? stream_.msg : "it is cut short");
+      if (done == bytes && (ended_ || stream_.avail_out == 0)) break;
+    }
+    return done;
+  }
+
+  const std::string& origin_;
+  z_stream stream_{};
+  std::uint64_t left_;  // bytes not yet handed to zlib
+  uLong crc_ = 0;
+  bool ended_ = false;
+};
+
+// What can be said against a member without reading it.
+void check_member(const std::string& origin, const ZipMember& m) {
+  constexpr std::uint16_t kEncrypted = 1;
+  KREF_CHECK((m.flags & kEncrypted) == 0, origin, ": is encrypted, which is not supported");
+  KREF_CHECK(m.method == ZIP_CM_STORE || m.method == ZIP_CM_DEFLATE, origin,
+             ": compression method ", int{m.method},
+             " is not supported; expected 0 (stored) or 8 (deflate)");
+  KREF_CHECK(m.method != ZIP_CM_STORE || m.size == m.compressed, origin,
+             ": is stored, but the zip directory gives the sizes ", m.compressed, " and ", m.size,
+             " bytes");
   // Deflate's best: 258 bytes for two bits. Without this a lying directory would have us allocate.
-  KREF_CHECK(stored || status.size / 1032 <= status.comp_size, origin,
-             ": the zip directory says that ", status.comp_size, " compressed bytes become ",
-             status.size, ", which is too large for deflate");
-  return status;
+  KREF_CHECK(m.method == ZIP_CM_STORE || m.size / 1032 <= m.compressed, origin,
+             ": the zip directory says that ", m.compressed, " compressed bytes become ", m.size,
+             ", which is too large for deflate");
 }
 
-FileArray read_array(const std::string& origin, zip_t* archive, zip_uint64_t index) {
-  const zip_stat_t status = member_status(origin, archive, index);
-  const auto total = static_cast<std::size_t>(status.size);
-  const Member member(zip_fopen_index(archive, index, 0));
-  KREF_CHECK(member != nullptr, origin, ": ", zip_strerror(archive));
+FileArray read_stored(const std::string& origin, const FileBytes& file, const ZipMember& m) {
+  const auto total = static_cast<std::size_t>(m.size);
+  const std::string_view text(reinterpret_cast<const char*>(file.data) + m.data, total);
+  const std::size_t offset = npy_data_offset(origin, text, total);
+  FileArray array = parse_npy_header(origin, text.substr(0, offset), total - offset);
+  KREF_CHECK(crc32_z(0, file.data + m.data, total) == m.crc, origin, ": is corrupt: wrong CRC-32");
+  array.bytes = file.data + m.data + offset;
+  array.owner = file.owner;
+  array.mapped = file.mapped;
+  return array;
+}
 
+FileArray read_deflated(const std::string& origin, const FileBytes& file, const ZipMember& m) {
+  const auto total = static_cast<std::size_t>(m.size);
+  Inflater stream(origin, file.data + m.data, m.compressed);
   // The header first: it says how much there is to inflate.
   std::string head(std::min<std::size_t>(total, 12), '\0');
-  read_member(origin, member.get(), head.data(), head.size());
+  stream.read(reinterpret_cast<unsigned char*>(head.data()), head.size());
   const std::size_t offset = npy_data_offset(origin, head, total);
-  const std::size_t have = std::min(head.size(), offset);
-  std::string spill = head.substr(have);  // data, when the header is empty
+  KREF_CHECK(offset >= head.size(), origin, ": header is empty, expected a dict");
+  const std::size_t have = head.size();
   head.resize(offset);
-  if (offset > have) read_member(origin, member.get(), head.data() + have, offset - have);
+  stream.read(reinterpret_cast<unsigned char*>(head.data()) + have, offset - have);
   FileArray array = parse_npy_header(origin, head, total - offset);
 
   detail::Bytes memory = detail::allocate(total - offset);
   auto* const data = static_cast<unsigned char*>(memory.get());
-  std::copy(spill.begin(), spill.end(), data);
-  read_member(origin, member.get(), data + spill.size(), total - offset - spill.size());
-  expect_end(origin, member.get());
-  if (array.dtype == DType::kBool) check_bools(origin, data, total - offset);
+  stream.read(data, total - offset);
+  KREF_CHECK(stream.finish() == m.crc, origin, ": is corrupt: wrong CRC-32");
   array.bytes = data;
   array.owner = std::shared_ptr<const void>(std::move(memory));
   return array;
+}
+
+// The names of the members, from libzip, which also compares directory and local headers. What it
+// knows of the members must be what zip_layout found: it could have taken another end record.
+std::vector<std::string> member_names(const FileBytes& file, const std::vector<ZipMember>& layout) {
+  ZipError fault;
+  Source source(zip_source_buffer_create(file.data, file.size, 0, &fault.error));
+  KREF_CHECK(source != nullptr, file.path, ": zip archive: ", fault.text());
+  const Archive archive(
+      zip_open_from_source(source.get(), ZIP_RDONLY | ZIP_CHECKCONS, &fault.error));
+  KREF_CHECK(archive != nullptr || zip_error_code_zip(&fault.error) != ZIP_ER_EXISTS, file.path,
+             ": zip archive has two members of the same name");
+  KREF_CHECK(archive != nullptr, file.path, ": zip archive cannot be read: ", fault.text());
+  static_cast<void>(source.release());  // the archive's now
+
+  std::vector<std::string> names;
+  const auto count = static_cast<zip_uint64_t>(zip_get_num_entries(archive.get(), 0));
+  bool same = count == layout.size();
+  for (zip_uint64_t i = 0; same && i < count; ++i) {
+    const char* const name = zip_get_name(archive.get(), i, ZIP_FL_ENC_STRICT);
+    KREF_CHECK(name != nullptr, file.path, ": name of zip member ", i, ": ",
+               zip_strerror(archive.get()));
+    names.emplace_back(name);
+    zip_stat_t status;
+    zip_stat_init(&status);
+    same = zip_stat_index(archive.get(), i, 0, &status) == 0 && status.size == layout[i].size &&
+           status.comp_size == layout[i].compressed && status.crc == layout[i].crc;
+  }
+  KREF_CHECK(same, file.path, ": zip archive can be read in two ways");
+  return names;
 }
 
 }  // namespace
@@ -132,47 +201,25 @@ std::string array_name_of_member(const std::string& origin, const std::string& m
 }
 
 ArrayFile parse_npz(const FileBytes& file) {
-  ZipError fault;
-  Source source(zip_source_buffer_create(file.data, file.size, 0, &fault.error));
-  KREF_CHECK(source != nullptr, file.path, ": zip archive: ", fault.text());
-  const Archive archive(
-      zip_open_from_source(source.get(), ZIP_RDONLY | ZIP_CHECKCONS, &fault.error));
-  KREF_CHECK(archive != nullptr || zip_error_code_zip(&fault.error) != ZIP_ER_EXISTS, file.path,
-             ": zip archive has two members of the same name");
-  KREF_CHECK(archive != nullptr, file.path, ": zip archive cannot be read: ", fault.text());
-  source.release();  // the archive's now
-
-  const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
-  KREF_CHECK(count > 0, file.path, ": zip archive without members, expected .npy arrays");
+  const std::vector<ZipMember> layout = zip_layout(file);
+  KREF_CHECK(!layout.empty(), file.path, ": zip archive without members, expected .npy arrays");
+  const std::vector<std::string> members = member_names(file, layout);
   std::unordered_set<std::string> names;
-  std::vector<std::string> members;
-  std::size_t needed =
-      22;  // end record; then a local header of 30 and an entry of 46 bytes a member
-  for (zip_uint64_t i = 0; i < static_cast<zip_uint64_t>(count); ++i) {
-    const char* const text = zip_get_name(archive.get(), i, ZIP_FL_ENC_STRICT);
-    KREF_CHECK(text != nullptr, file.path, ": name of member ", i, ": ",
-               zip_strerror(archive.get()));
-    members.emplace_back(text);
-    const std::string name = array_name_of_member(file.path, members.back());
-    KREF_CHECK(names.insert(name).second, file.path, ": two members give the array ", quote(name),
-               ": a duplicate name");
-    const std::string origin = file.path + ": member " + quote(members.back());
-    const zip_stat_t status = member_status(origin, archive.get(), i);
-    // Members that share their bytes are a way to make a small archive inflate without end.
-    needed += 30 + 46;
-    KREF_CHECK(status.comp_size <= file.size && needed <= file.size - status.comp_size, origin,
-               ": its size of ", status.comp_size,
-               " bytes does not fit into the archive beside the other members");
-    needed += static_cast<std::size_t>(status.comp_size);
-  }
-
   ArrayFile out;
   out.path = file.path;
   out.format = ArrayFile::Format::kNpz;
-  for (zip_uint64_t i = 0; i < members.size(); ++i) {
-    const std::string& member = members[i];
-    out.arrays.push_back(read_array(file.path + ": member " + quote(member), archive.get(), i));
-    out.arrays.back().name = array_name_of_member(file.path, member);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::string name = array_name_of_member(file.path, members[i]);
+    KREF_CHECK(names.insert(name).second, file.path, ": two members give the array ", quote(name),
+               ": a duplicate name");
+    const std::string origin = file.path + ": member " + quote(members[i]);
+    check_member(origin, layout[i]);
+    FileArray array = layout[i].method == ZIP_CM_STORE ? read_stored(origin, file, layout[i])
+                                                       : read_deflated(origin, file, layout[i]);
+    if (array.dtype == DType::kBool)
+      check_bools(origin, array.bytes, shape_bytes(origin, array.shape, 1));
+    array.name = name;
+    out.arrays.push_back(std::move(array));
   }
   return out;
 }
