@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grid::check. The same steps are run twice from the same arrays, with different poison and in a
+// different order of the parallel coordinates; an output bit that differs depended on one of them.
+// NaN from legitimate inputs is the same in both and passes; a NaN that a maximum or a comparison
+// swallows is found, since the other poison is an ordinary number.
+#include <algorithm>
+#include <cstring>
+
+#include "dsl/grid_run.h"
+#include "dsl/worker.h"
+
+namespace kref::detail {
+namespace {
+
+// The contents of the written arrays, dense, one entry an operand.
+using Contents = std::vector<std::vector<std::byte>>;
+
+Shape<kMaxRank> dense_strides(const Operand& o) {
+  Shape<kMaxRank> strides{};
+  Index stride = 1;
+  for (std::size_t d = o.rank(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= o.array.extents[d];
+  }
+  return strides;
+}
+
+Contents save(const Program& program) {
+  Contents out(program.operands.size());
+  for (std::size_t id = 0; id < out.size(); ++id) {
+    const Operand& o = program.operands[id];
+    if (!o.writes() || o.array.size() == 0) continue;
+    out[id].resize(static_cast<std::size_t>(o.array.size()) * o.element());
+    copy_block(out[id].data(), dense_strides(o).data(), o.array.data, o.array.strides.data(),
+               o.array.shape(), o.element());
+  }
+  return out;
+}
+
+void restore(const Program& program, const Contents& contents) {
+  for (std::size_t id = 0; id < contents.size(); ++id) {
+    const Operand& o = program.operands[id];
+    if (contents[id].empty()) continue;
+    copy_block(o.array.data, o.array.strides.data(), contents[id].data(), dense_strides(o).data(),
+               o.array.shape(), o.element());
+  }
+}
+
+using Order = std::vector<std::vector<Index>>;
+
+// A seeded permutation of each parallel axis, never the identity where there is another.
+Order permuted(const Program& program, std::uint64_t seed) {
+  Order order;
+  const auto next = [&seed] {  // splitmix64
+    std::uint64_t z = (seed += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  };
+  for (const ProgramAxis& a : program.axes) {
+    std::vector<Index>& p = order.emplace_back();
+    if (!a.parallel) continue;
+    p.resize(static_cast<std::size_t>(a.size));
+    for (std::size_t i = 0; i < p.size(); ++i) p[i] = static_cast<Index>(i);
+    for (std::size_t i = p.size(); i > 1; --i) std::swap(p[i - 1], p[next() % i]);
+    if (p.size() > 1 && std::ranges::is_sorted(p)) std::rotate(p.begin(), p.begin() + 1, p.end());
+  }
+  return order;
+}
+
+class Checker {
+ public:
+  Checker(const Program& program, Body body, const CheckOptions& options)
+      : program_(program),
+        body_(body),
+        order_(permuted(program, options.seed)),
+        original_(save(program)) {}
+
+  Trace run() {
+    Trace trace = pass(0, nullptr, &first_visits_);
+    if (program_.steps == 0) return trace;  // the outputs stay as they are, whatever they held
+    expected_ = save(program_);
+    const Contents second = again(~std::uint64_t{0}, &order_);
+    for (std::size_t id = 0; id < second.size(); ++id) {
+      check_visited(id);
+      if (second[id] != expected_[id]) report(id, second[id]);
+    }
+    return trace;
+  }
+
+ private:
+  Trace pass(std::uint64_t other, const Order* order, Order* visited) {
+    if (visited != nullptr) {
+      for (const Operand& o : program_.operands) {
+        visited->emplace_back(o.writes() ? static_cast<std::size_t>(o.block_count()) : 0, -1);
+      }
+    }
+    Failure failure;
+    VisitTable visits(program_);
+    Worker worker(program_, {true, other, order, visited}, body_, failure, visits);
+    worker.run_points(0, program_.points);
+    failure.rethrow();
+    Trace trace;
+    trace.steps = worker.steps_done();
+    trace.operands = worker.counts();
+    return trace;
+  }
+
+  // What another pass over the same arrays gives; they keep what the first pass gave.
+  Contents again(std::uint64_t other, const Order* order) {
+    restore(program_, original_);
+    try {
+      pass(other, order, nullptr);
+    } catch (...) {
+      restore(program_, expected_);
+      throw;
+    }
+    Contents out = save(program_);
+    restore(program_, expected_);
+    return out;
+  }
+
+  // An output that shares memory with an input keeps the input's blocks where it is not visited.
+  void check_visited(std::size_t id) const {
+    const Operand& o = program_.operands[id];
+    if (o.kind != Kind::kOut || o.copies) return;
+    const auto& visited = first_visits_[id];
+    const auto missing = std::ranges::find(visited, Index{-1});
+    if (missing == visited.end()) return;
+    Shape<kMaxRank> block{};
+    Index rest = missing - visited.begin();
+    for (std::size_t d = o.rank(); d-- > 0;) {
+      block[d] = rest % o.blocks[d];
+      rest /= o.blocks[d];
+    }
+    throw Error(cat(subject(program_, o), ": block ", block_text(o, block.data()),
+                    " is visited by no step, its elements are undefined"));
+  }
+
+  [[noreturn]] void report(std::size_t id, const std::vector<std::byte>& second) {
+    const Operand& o = program_.operands[id];
+    const std::size_t size = o.element();
+    std::size_t element = 0, count = 0;
+    for (std::size_t i = second.size() / size; i-- > 0;) {
+      if (std::memcmp(&second[i * size], &expected_[id][i * size], size) == 0) continue;
+      element = i;
+      ++count;
+    }
+    const auto differs = [&](const Contents& c) {
+      return std::memcmp(&c[id][element * size], &expected_[id][element * size], size) != 0;
+    };
+    const std::string where = place(id, element, count);
+    KREF_CHECK(
+        !differs(again(0, &order_)), where,
+        " depends on the order of the parallel coordinates: something is carried from one to "
+        "another");
+    for (std::size_t source = 0; source < program_.operands.size(); ++source) {
+      const Contents changed = again(std::uint64_t{1} << source, nullptr);
+      if (!differs(changed)) continue;
+      const Operand& from = program_.operands[source];
+      const bool untouched =
+          source == id &&
+          is_pattern(&expected_[id][element * size], o.array.dtype, Pattern::kPoison) &&
+          is_pattern(&changed[id][element * size], o.array.dtype, Pattern::kOther);
+      if (untouched) {
+        throw Error(cat(where, " is never written: an output's block starts as poison",
+                        o.copies ? ", also when aliased to an input" : "",
+                        "; in_out is the operand that starts with the array's contents"));
+      }
+      throw Error(cat(where, " depends on poison in '", from.name, "': ",
+                      from.kind == Kind::kIn || from.kind == Kind::kInOut
+                          ? "the part of an edge block outside the array is read"
+                          : "elements are read that no step had written",
+                      from.kind == Kind::kScratch && program_.points > 1
+                          ? " since a parallel axis moved"
+                          : ""));
+    }
+    throw Error(cat(where, " depends on poison: something uninitialised is read"));
+  }
+
+  // "grid 'g': output 'z': element (3,5) of block (1,0), visited from step 4 (i=1, j=0), (and 17
+  // others)".
+  std::string place(std::size_t id, std::size_t element, std::size_t count) const {
+    const Operand& o = program_.operands[id];
+    Shape<kMaxRank> at{}, block{};
+    auto rest = static_cast<Index>(element);
+    for (std::size_t d = o.rank(); d-- > 0;) {
+      at[d] = rest % o.array.extents[d];
+      rest /= o.array.extents[d];
+      block[d] = at[d] / o.block[d];
+    }
+    Index number = 0;
+    for (std::size_t d = 0; d < o.rank(); ++d) number = number * o.blocks[d] + block[d];
+    const Index step = first_visits_[id][static_cast<std::size_t>(number)];
+    return cat(subject(program_, o), ": element ", block_text(o, at.data()), " of block ",
+               block_text(o, block.data()),
+               step < 0 ? std::string() : cat(", visited from ", step_text(program_, step), ","),
+               count > 1 ? cat(" (and ", count - 1, count > 2 ? " others)" : " other)") : "");
+  }
+
+  const Program& program_;
+  const Body body_;
+  const Order order_;
+  const Contents original_;
+  Contents expected_;
+  Order first_visits_;
+};
+
+}  // namespace
+
+Trace check(const Program& program, Body body, const CheckOptions& options) {
+  return named(program, Checker(program, body, options).run());
+}
+
+}  // namespace kref::detail

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dsl/grid_run.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "dsl/threads.h"
+#include "dsl/worker.h"
+
+namespace kref {
+
+namespace {
+std::atomic<int> thread_count{0};
+}
+
+void set_threads(int count) {
+  KREF_CHECK(count >= 0, "set_threads: ", count, " threads, expected >= 0");
+  thread_count = count;
+}
+
+int threads() {
+  const int count = thread_count;
+  return count > 0 ? count : omp_get_max_threads();
+}
+
+namespace detail {
+
+namespace {
+
+// What the threads of one run share.
+struct Team {
+  Team(const Program& p, Body b) : program(p), body(b), visits(p) {
+    trace.operands.resize(p.operands.size());
+  }
+
+  // One thread's part: takes the chunks that are left, in order. Does not throw.
+  void work() {
+    try {
+      Worker worker(program, {}, body, failure, visits);
+      for (Index c; (c = next.fetch_add(1)) * chunk < program.points;) {
+        const Index first = c * chunk;
+        if (first * program.inner >= failure.step) break;
+        worker.run_points(first, std::min(first + chunk, program.points));
+      }
+      const std::lock_guard lock(mutex);
+      trace.steps += worker.steps_done();
+      for (std::size_t id = 0; id < trace.operands.size(); ++id) {
+        const OperandTrace& count = worker.counts()[id];
+        trace.operands[id].fetches += count.fetches;
+        trace.operands[id].write_backs += count.write_backs;
+        trace.operands[id].bytes += count.bytes;
+      }
+    } catch (...) {
+      failure.report(-1, std::current_exception());  // no memory for a worker: no step had begun
+    }
+  }
+
+  const Program& program;
+  const Body body;
+  Failure failure;
+  VisitTable visits;
+  Index chunk = 1;
+  std::atomic<Index> next{0};
+  std::mutex mutex;
+  Trace trace;
+};
+
+}  // namespace
+
+Trace named(const Program& program, Trace trace) {
+  std::vector<OperandTrace> out;
+  for (std::size_t id = 0; id < program.operands.size(); ++id) {
+    if (program.operands[id].kind == Kind::kScratch) continue;
+    trace.operands[id].name = program.operands[id].name;
+    out.push_back(std::move(trace.operands[id]));
+  }
+  trace.operands = std::move(out);
+  return trace;
+}
+
+Trace run(const Program& program, Body body) {
+  Team team(program, body);
+  const int n = static_cast<int>(std::min<Index>(threads(), program.points));
+  if (n > 1 && omp_in_parallel() == 0) {
+    // Contiguous chunks reuse blocks from point to point; sixteen a thread even out their costs.
+    team.chunk = std::max<Index>(1, program.points / (Index{16} * n));
+#pragma omp parallel num_threads(n)
+    team.work();
+  } else {
+    team.chunk = std::max<Index>(1, program.points);
+    team.work();
+  }
+  team.failure.rethrow();
+  return named(program, std::move(team.trace));
+}
+
+}  // namespace detail
+}  // namespace kref

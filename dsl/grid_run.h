@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ways to execute a prepared program. Internal to dsl/.
+#pragma once
+
+#include "dsl/program.h"
+
+namespace kref::detail {
+
+// On a team of threads; see Grid::run.
+Trace run(const Program& program, Body body);
+// Under strict rules; see Grid::check.
+Trace check(const Program& program, Body body, const CheckOptions& options);
+// Puts names to counts that are in the order of the program's operands; drops the scratch.
+Trace named(const Program& program, Trace trace);
+
+}  // namespace kref::detail

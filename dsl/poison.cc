@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dsl/poison.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kref::detail {
+namespace {
+
+// Calls f(offset, offset, count) for each run of elements that is contiguous in both blocks.
+template <class F>
+void for_runs(std::span<const Index> extents, const Index* a, const Index* b, F f) {
+  std::size_t outer = extents.size();
+  Index count = 1;
+  while (outer > 0 &&
+         (extents[outer - 1] == 1 || (a[outer - 1] == count && b[outer - 1] == count))) {
+    count *= extents[--outer];
+  }
+  Shape<kMaxRank> at{};
+  Index oa = 0, ob = 0;
+  while (true) {
+    f(oa, ob, count);
+    std::size_t d = outer;
+    while (d-- > 0) {
+      oa += a[d], ob += b[d];
+      if (++at[d] < extents[d]) break;
+      oa -= a[d] * extents[d], ob -= b[d] * extents[d];
+      at[d] = 0;
+    }
+    if (d >= outer) return;  // wrapped round: every dimension is through
+  }
+}
+
+template <class T>
+constexpr T large() {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::numeric_limits<T>::max() / 3;
+  } else {
+    return T::saturated(std::numeric_limits<double>::max());
+  }
+}
+
+// Thue-Morse: no period that an access pattern could share.
+constexpr bool odd(Index i) { return (std::popcount(static_cast<std::uint64_t>(i)) & 1) != 0; }
+
+template <class T>
+T negated(T v) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return -v;
+  } else {
+    return T(-static_cast<float>(v));
+  }
+}
+
+template <class T>
+void fill_run(T* data, Index count, Pattern pattern) {
+  if (pattern == Pattern::kPoison) {
+    std::fill_n(data, count, poison<T>());
+  } else if constexpr (std::is_integral_v<T>) {
+    std::fill_n(data, count, std::numeric_limits<T>::max());
+  } else {
+    const T values[] = {large<T>(), negated(large<T>())};
+    for (Index i = 0; i < count; ++i) data[i] = values[odd(i) ? 1 : 0];
+  }
+}
+
+}  // namespace
+
+void fill_pattern(void* data, DType type, Index count, Pattern pattern) {
+  with_dtype(type, [&]<class T>() { fill_run(static_cast<T*>(data), count, pattern); });
+}
+
+void fill_pattern(void* data, DType type, std::span<const Index> extents, const Index* strides,
+                  Pattern pattern) {
+  with_dtype(type, [&]<class T>() {
+    for_runs(extents, strides, strides, [&](Index offset, Index, Index count) {
+      fill_run(static_cast<T*>(data) + offset, count, pattern);
+    });
+  });
+}
+
+bool is_pattern(const void* element, DType type, Pattern pattern) {
+  return with_dtype(type, [&]<class T>() {
+    T values[2];
+    fill_run(values, 2, pattern);
+    return std::memcmp(element, &values[0], sizeof(T)) == 0 ||
+           std::memcmp(element, &values[1], sizeof(T)) == 0;
+  });
+}
+
+void copy_block(void* to, const Index* to_strides, const void* from, const Index* from_strides,
+                std::span<const Index> extents, std::size_t element) {
+  const auto bytes = static_cast<Index>(element);
+  for_runs(extents, to_strides, from_strides, [&](Index a, Index b, Index count) {
+    std::memcpy(static_cast<std::byte*>(to) + a * bytes,
+                static_cast<const std::byte*>(from) + b * bytes,
+                static_cast<std::size_t>(count * bytes));
+  });
+}
+
+}  // namespace kref::detail

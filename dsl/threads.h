@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many threads a grid spreads its parallel axes over. No result depends on it.
+#pragma once
+
+namespace kref {
+
+// For every later Grid::run of the process; 0 restores the default, which is OpenMP's
+// (OMP_NUM_THREADS, else the number of cores). Error when negative.
+void set_threads(int count);
+
+// What the next Grid::run will use at most.
+int threads();
+
+}  // namespace kref

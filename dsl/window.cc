@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// One operand's block: coming to it, handing it out, leaving it.
+//
+// A block inside its array is viewed in place. At the edge an input is viewed in place too while
+// only its inside part is asked for, and copied with a poisoned margin when the whole block is; it
+// cannot change, so both may be in use at once. An edge output is written in place through valid()
+// until the whole block is asked for; from then to the end of the visit the data lives in the copy
+// and valid() shows the copy's inside part. (Within one step the whole block must be asked for
+// first, so that no Ref to the old place is around.) Where operands share memory, and in strict
+// mode, every block is copied when the step begins.
+//
+// Poison is laid into an output at its first use, when its memory is about to be written anyway.
+#include <algorithm>
+#include <cstring>
+
+#include "dsl/worker.h"
+
+namespace kref::detail {
+namespace {
+
+constexpr std::size_t kGuard = 64;  // bytes before and after a buffer that nobody may write
+constexpr unsigned char kGuardByte = 0xB7;
+
+std::size_t buffer_bytes(const Operand& o) {
+  return static_cast<std::size_t>(o.window_size) * o.element();
+}
+
+}  // namespace
+
+void Worker::allocate(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  if (w.buffer != nullptr) return;
+  const std::size_t n = buffer_bytes(o);
+  w.memory = kref::detail::allocate(n + 2 * kGuard);
+  w.buffer = static_cast<std::byte*>(w.memory.get()) + kGuard;
+  std::memset(w.memory.get(), kGuardByte, kGuard);
+  std::memset(w.buffer + n, kGuardByte, kGuard);
+}
+
+void Worker::check_guards(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  const Window& w = windows_[id];
+  if (w.buffer == nullptr) return;
+  const auto clean = [](const std::byte* p) {
+    return std::all_of(p, p + kGuard, [](std::byte b) { return b == std::byte{kGuardByte}; });
+  };
+  const bool before = clean(w.buffer - kGuard), after = clean(w.buffer + buffer_bytes(o));
+  KREF_CHECK(before && after, subject(program_, o), ": the body of ", step_text(program_, number),
+             " wrote ", before ? "past the end" : "before the begin", " of its block");
+}
+
+void Worker::enter(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  OperandView& v = view_store_[id];
+  if (o.reads()) count_fetch(id);
+  w.block = w.next;
+  if (o.writes()) visit(id);
+  Index offset = 0;
+  w.edge = false;
+  for (std::size_t d = 0; d < o.rank(); ++d) {
+    const Index start = w.block[d] * o.block[d];
+    w.extents[d] = std::min(o.block[d], o.array.extents[d] - start);
+    w.edge = w.edge || w.extents[d] != o.block[d];
+    offset += start * o.array.strides[d];
+  }
+  w.origin = static_cast<std::byte*>(o.array.data) + offset * static_cast<Index>(o.element());
+  w.visiting = true;
+  w.copied = false;
+  w.touched = o.kind != Kind::kOut;
+  if (o.copies || strictness_.strict) {
+    copy_in(id);
+    return;
+  }
+  v.whole.data = v.inside.data = w.origin;
+  v.whole.strides = v.inside.strides = o.array.strides.data();
+  v.inside_ready = w.touched;
+  v.whole_ready = w.touched && !w.edge;
+}
+
+// An output block that was not used at all is poison as well.
+void Worker::leave(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  if (!w.visiting) return;
+  w.visiting = false;
+  if (!o.writes()) return;
+  Index elements = 1;
+  for (std::size_t d = 0; d < o.rank(); ++d) elements *= w.extents[d];
+  counts_[id].write_backs += 1;
+  counts_[id].bytes += elements * static_cast<Index>(o.element());
+  if (w.copied) {
+    copy_block(w.origin, o.array.strides.data(), w.buffer, o.window.data(),
+               {w.extents.data(), o.rank()}, o.element());
+  } else {
+    touch(id);
+  }
+}
+
+void Worker::touch(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  if (w.touched) return;
+  w.touched = true;
+  fill_pattern(w.origin, o.array.dtype, {w.extents.data(), o.rank()}, o.array.strides.data(),
+               pattern(id));
+}
+
+void Worker::copy_in(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  OperandView& v = view_store_[id];
+  allocate(id);
+  if (w.edge || !w.touched) {
+    fill_pattern(w.buffer, o.array.dtype, o.window_size, pattern(id));
+  }
+  if (w.touched) {
+    copy_block(w.buffer, o.window.data(), w.origin, o.array.strides.data(),
+               {w.extents.data(), o.rank()}, o.element());
+  }
+  w.touched = true;
+  w.copied = true;
+  v.whole.data = v.inside.data = w.buffer;
+  v.whole.strides = v.inside.strides = o.window.data();
+  v.whole_ready = v.inside_ready = true;
+}
+
+void Worker::make_whole(std::size_t id) {
+  if (windows_[id].edge) {
+    copy_in(id);
+  } else {
+    touch(id);
+    view_store_[id].whole_ready = view_store_[id].inside_ready = true;
+  }
+}
+
+void Worker::make_inside(std::size_t id) {
+  touch(id);
+  view_store_[id].inside_ready = true;
+  view_store_[id].whole_ready = !windows_[id].edge;
+}
+
+void Worker::count_fetch(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  if (chunk_start_ && fetched_by_previous_step(id)) return;
+  Index elements = 1;
+  for (std::size_t d = 0; d < o.rank(); ++d) {
+    const Index start = windows_[id].next[d] * o.block[d];
+    elements *= std::min(o.block[d], o.array.extents[d] - start);
+  }
+  counts_[id].fetches += 1;
+  counts_[id].bytes += elements * static_cast<Index>(o.element());
+}
+
+// Callable maps: the block must not have been visited before, by any thread. The error belongs to
+// the later of the two steps, which may not be this thread's.
+void Worker::visit(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  const Window& w = windows_[id];
+  if (o.map.callable == nullptr && strictness_.visited == nullptr) return;
+  Index block = 0;
+  for (std::size_t d = 0; d < o.rank(); ++d) block = block * o.blocks[d] + w.block[d];
+  if (strictness_.visited != nullptr) {
+    (*strictness_.visited)[id][static_cast<std::size_t>(block)] = number;
+  }
+  if (o.map.callable == nullptr) return;
+  const Index before = visits_.visit(id, block, number);
+  if (before < 0) return;
+  const Index early = std::min(before, number), late = std::max(before, number);
+  const Error error(cat(subject(program_, o), ": block ", block_text(o, w.block.data()), " of ",
+                        step_text(program_, late), " was left before: it was visited in ",
+                        step_text(program_, early),
+                        ", and an output block is visited in consecutive steps"));
+  if (late == number) throw error;
+  failure_.report(late, std::make_exception_ptr(error));
+}
+
+void make_whole(StepData& data, std::uint32_t id) {
+  static_cast<Worker*>(data.worker)->make_whole(id);
+}
+
+void make_inside(StepData& data, std::uint32_t id) {
+  static_cast<Worker*>(data.worker)->make_inside(id);
+}
+
+namespace {
+
+std::string where(const StepData& data) {
+  const Program& program = static_cast<const Worker*>(data.worker)->program();
+  return cat("grid '", program.name, "': ", step_text(program, data.number));
+}
+
+}  // namespace
+
+void foreign_axis(const StepData& data, const char* axis) {
+  throw Error(cat(where(data), ": axis '", axis, "' belongs to another grid"));
+}
+
+void foreign_handle(const StepData& data, const char* operand) {
+  throw Error(cat(where(data), ": operand '", operand, "' belongs to another grid"));
+}
+
+void no_blocks(const StepData& data, const char* operand) {
+  throw Error(cat(where(data), ": an index map asks for the block of '", operand,
+                  "', expected indices only"));
+}
+
+void inside_before_whole(const StepData& data, const char* operand) {
+  throw Error(cat(where(data), ": the whole block of '", operand,
+                  "' is asked for after valid() in the same step, expected before it"));
+}
+
+}  // namespace kref::detail

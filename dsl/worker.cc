@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dsl/worker.h"
+
+namespace kref::detail {
+
+void Failure::report(Index at, std::exception_ptr what) {
+  const std::lock_guard lock(mutex_);
+  if (at >= step.load(std::memory_order_relaxed)) return;
+  step.store(at, std::memory_order_relaxed);
+  error_ = std::move(what);
+}
+
+void Failure::rethrow() {
+  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+VisitTable::VisitTable(const Program& program) : first_(program.operands.size()) {
+  for (std::size_t id = 0; id < first_.size(); ++id) {
+    const Operand& o = program.operands[id];
+    if (!o.writes() || o.map.callable == nullptr) continue;
+    const auto n = static_cast<std::size_t>(o.block_count());
+    first_[id] = std::make_unique<std::atomic<Index>[]>(n);
+    for (std::size_t i = 0; i < n; ++i) first_[id][i].store(-1, std::memory_order_relaxed);
+  }
+}
+
+Index VisitTable::visit(std::size_t operand, Index block, Index step) {
+  std::atomic<Index>& first = first_[operand][static_cast<std::size_t>(block)];
+  Index before = -1;
+  if (first.compare_exchange_strong(before, step)) return -1;
+  for (Index lowest = before; step < lowest && !first.compare_exchange_weak(lowest, step);) {
+  }
+  return before;
+}
+
+Worker::Worker(const Program& program, const Strictness& strictness, Body body, Failure& failure,
+               VisitTable& visits)
+    : program_(program), strictness_(strictness), body_(body), failure_(failure), visits_(visits) {
+  const std::size_t n = program.operands.size();
+  view_store_.resize(n);
+  windows_.resize(n);
+  counts_.resize(n);
+  for (std::size_t id = 0; id < n; ++id) {
+    const Operand& o = program.operands[id];
+    OperandView& v = view_store_[id];
+    v.whole.extents = o.block.data();
+    v.inside.extents = windows_[id].extents.data();
+    if (o.kind == Kind::kScratch) {
+      allocate(id);
+      v.whole.strides = o.window.data();
+      v.whole.data = windows_[id].buffer;
+      v.whole_ready = true;
+      fill_pattern(v.whole.data, o.array.dtype, o.window_size, pattern(id));
+    } else {
+      moving_.push_back(static_cast<std::uint32_t>(id));
+    }
+  }
+  grid = program.id;
+  at = at_.data();
+  worker = this;
+}
+
+void Worker::start_point(Index point) {
+  number = 0;
+  for (std::size_t a = program_.axes.size(); a-- > 0;) {
+    const ProgramAxis& axis = program_.axes[a];
+    digits_[a] = 0;
+    if (axis.parallel) {
+      digits_[a] = point % axis.size;
+      point /= axis.size;
+    }
+    at_[a] = digits_[a];
+    if (strictness_.order != nullptr && axis.parallel) {
+      at_[a] = (*strictness_.order)[a][static_cast<std::size_t>(digits_[a])];
+    }
+    number += at_[a] * axis.stride;
+  }
+}
+
+// Moves the sequential axes on; returns the set of axes that moved.
+std::uint32_t Worker::advance() {
+  ++number;
+  std::uint32_t moved = 0;
+  for (std::size_t a = program_.axes.size(); a-- > 0;) {
+    moved |= 1u << a;
+    if (++at_[a] < program_.axes[a].size) break;
+    at_[a] = 0;
+  }
+  return moved;
+}
+
+void Worker::evaluate(std::size_t id, Index* block) {
+  const Operand& o = program_.operands[id];
+  if (o.map.callable != nullptr) {
+    o.map.call(o.map.callable.get(), Step(*this), block);
+    return;
+  }
+  for (std::size_t d = 0; d < o.rank(); ++d) block[d] = o.map.exprs[d](at_.data());
+}
+
+void Worker::enter_step(std::uint32_t moved, bool new_point) {
+  std::uint64_t changed = 0;
+  for (const std::uint32_t id : moving_) {
+    const Operand& o = program_.operands[id];
+    Window& w = windows_[id];
+    if (w.visiting && (o.axes & moved) == 0) continue;
+    views = nullptr;
+    evaluate(id, w.next.data());
+    if (o.map.callable != nullptr) check_block(program_, o, w.next.data(), number);
+    // A new parallel point is a new visit of an output: it must not find its block there.
+    const bool renew = !w.visiting || (new_point && o.writes() && o.map.callable != nullptr);
+    if (!renew && w.next == w.block) continue;
+    changed |= std::uint64_t{1} << id;
+  }
+  if (changed != 0) {
+    // All stores of the step before come before the fetches of this one: an output may be aliased
+    // to an input.
+    for (const std::uint32_t id : moving_) {
+      if ((changed >> id & 1) != 0) leave(id);
+    }
+    for (const std::uint32_t id : moving_) {
+      if ((changed >> id & 1) != 0) enter(id);
+    }
+  }
+  views = view_store_.data();
+}
+
+void Worker::run_points(Index first, Index end) {
+  try {
+    chunk_start_ = true;
+    const Step step(*this);
+    for (Index point = first; point < end; ++point) {
+      start_point(point);
+      if (strictness_.strict) {
+        for (std::size_t id = 0; id < windows_.size(); ++id) {
+          const Operand& o = program_.operands[id];
+          if (o.kind != Kind::kScratch) continue;
+          fill_pattern(windows_[id].buffer, o.array.dtype, o.window_size, pattern(id));
+        }
+      }
+      std::uint32_t moved = ~0u;
+      for (Index t = 0; t < program_.inner; ++t) {
+        if (t > 0) moved = advance();
+        if (number >= failure_.step.load(std::memory_order_relaxed)) [[unlikely]]
+          break;
+        enter_step(moved, t == 0);
+        chunk_start_ = false;
+        body_.call(body_.object, step);
+        ++steps_done_;
+        if (strictness_.strict) {
+          for (std::size_t id = 0; id < windows_.size(); ++id) check_guards(id);
+        }
+      }
+    }
+    leave_all();
+  } catch (...) {
+    failure_.report(number, std::current_exception());
+  }
+}
+
+void Worker::leave_all() {
+  for (const std::uint32_t id : moving_) leave(id);
+}
+
+// True when the step before this one had the same block, so that the contract's single core would
+// not have fetched it again; asked where a thread starts in the middle of the grid.
+bool Worker::fetched_by_previous_step(std::size_t id) {
+  if (number == 0 || strictness_.order != nullptr) return false;
+  const Shape<kMaxAxes> here = at_;
+  Shape<kMaxRank> before{};
+  program_.coordinates_of(--number, at_.data());
+  bool same = false;
+  try {
+    evaluate(id, before.data());
+    same = before == windows_[id].next;
+  } catch (...) {
+    // Whatever is wrong there is the other thread's to report.
+  }
+  at_ = here;
+  ++number;
+  return same;
+}
+
+}  // namespace kref::detail

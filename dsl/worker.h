@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Worker: one thread's way through a grid, with its windows and scratch. Internal to dsl/.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <mutex>
+
+#include "dsl/poison.h"
+#include "dsl/program.h"
+
+namespace kref::detail {
+
+// The error of the lowest step, whichever thread meets it first.
+struct Failure {
+  static constexpr Index kNone = std::numeric_limits<Index>::max();
+  std::atomic<Index> step{kNone};
+
+  void report(Index at, std::exception_ptr what);
+  // After all threads are done.
+  void rethrow();
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+// Which step came to each block of the outputs whose index map is a callable; shared by the
+// threads.
+class VisitTable {
+ public:
+  explicit VisitTable(const Program& program);
+  // The step that came to the block before, or -1. Keeps the lowest.
+  Index visit(std::size_t operand, Index block, Index step);
+
+ private:
+  std::vector<std::unique_ptr<std::atomic<Index>[]>> first_;
+};
+
+struct Strictness {
+  bool strict = false;      // copy every window, scratch anew at each parallel point
+  std::uint64_t other = 0;  // operands (bits) that take Pattern::kOther where they are poison
+  const std::vector<std::vector<Index>>* order = nullptr;  // of each axis' coordinates; null: as is
+  // Of each output: the step in which each block was come to, -1 where none; null: not wanted.
+  std::vector<std::vector<Index>>* visited = nullptr;
+};
+
+// One operand's current block.
+struct Window {
+  Shape<kMaxRank> block{};      // its index
+  Shape<kMaxRank> next{};       // that of the step being prepared
+  Shape<kMaxRank> extents{};    // of the part inside the array
+  std::byte* origin = nullptr;  // its first element in the array
+  bool visiting = false;
+  bool edge = false;
+  bool copied = false;   // the data is in the buffer
+  bool touched = false;  // out: the block holds poison or what was written, no stale data
+  Bytes memory;
+  std::byte* buffer = nullptr;
+};
+
+class Worker : public StepData {
+ public:
+  Worker(const Program& program, const Strictness& strictness, Body body, Failure& failure,
+         VisitTable& visits);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Runs the points first..end-1 with all their steps; stops early when an earlier step failed.
+  // Never throws: errors go to the failure.
+  void run_points(Index first, Index end);
+
+  void make_whole(std::size_t id);
+  void make_inside(std::size_t id);
+  const Program& program() const { return program_; }
+  // Per operand, in the order of the program.
+  const std::vector<OperandTrace>& counts() const { return counts_; }
+  Index steps_done() const { return steps_done_; }
+
+ private:
+  void start_point(Index point);
+  std::uint32_t advance();
+  void enter_step(std::uint32_t moved, bool new_point);
+  void evaluate(std::size_t id, Index* block);
+  void visit(std::size_t id);
+  void enter(std::size_t id);
+  void leave(std::size_t id);
+  void leave_all();
+  void copy_in(std::size_t id);
+  void touch(std::size_t id);
+  void count_fetch(std::size_t id);
+  bool fetched_by_previous_step(std::size_t id);
+  void allocate(std::size_t id);
+  Pattern pattern(std::size_t id) const {
+    return (strictness_.other >> id & 1) != 0 ? Pattern::kOther : Pattern::kPoison;
+  }
+  void check_guards(std::size_t id);
+
+  const Program& program_;
+  const Strictness strictness_;
+  const Body body_;
+  Failure& failure_;
+  VisitTable& visits_;
+  Shape<kMaxAxes> digits_{};  // coordinates before permutation
+  Shape<kMaxAxes> at_{};
+  std::vector<OperandView> view_store_;
+  std::vector<Window> windows_;
+  std::vector<OperandTrace> counts_;
+  std::vector<std::uint32_t> moving_;  // ids of in, out, in_out
+  Index steps_done_ = 0;
+  bool chunk_start_ = false;
+};
+
+}  // namespace kref::detail
