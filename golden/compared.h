@@ -10,6 +10,7 @@
 #include "dsl/array.h"
 #include "golden/expectation.h"
 #include "golden/judge.h"
+#include "golden/rounding.h"
 
 namespace kref {
 
@@ -53,7 +54,7 @@ class Compared {
   // For guesses. Is element i right if it ought to be `value`, whose error is that of the true one
   // but for one rounding to the output's type?
   bool fits(Index i, double value) const {
-    const double rounding = exact() ? 0 : unit_roundoff(dtype()) * std::fabs(value);
+    const double rounding = exact() ? 0 : half_spacing(dtype(), value);
     return ratio(actual(i), value, bound(i) + rounding, Expectation::kNoOverflow) <= 1;
   }
   // Is element i right if it ought to be what is expected of element j?
@@ -64,9 +65,10 @@ class Compared {
   // Blocks: extents of the tile grid, tile of an element, elements of a tile.
   const std::vector<Index>& tile_counts() const { return tile_counts_; }
   Index tiles() const { return tiles_; }
-  Index tile_of(Index element) const;                   // flat tile number, row-major
-  std::vector<Index> unflatten_tile(Index tile) const;  // per dimension
-  std::vector<Index> unflatten(Index element) const;    // per dimension
+  Index block(std::size_t d) const { return block_[d]; }  // extent of a block, at least 1
+  Index tile_of(Index element) const;                     // flat tile number, row-major
+  std::vector<Index> unflatten_tile(Index tile) const;    // per dimension
+  std::vector<Index> unflatten(Index element) const;      // per dimension
   Index flatten(const std::vector<Index>& at) const;
   // Start and extents of a tile, cut at the array's edge.
   void tile_box(Index tile, std::vector<Index>& start, std::vector<Index>& extents) const;

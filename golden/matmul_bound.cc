@@ -2,7 +2,6 @@
 #include "golden/matmul_bound.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -12,43 +11,10 @@
 #include "golden/matmul_op.h"
 #endif
 #include "golden/matmul_sums.h"
+#include "golden/rounding.h"
 
 namespace kref {
 namespace {
-
-// Half the distance between neighbours of the output's type at t >= 0: the most that one rounding
-// to nearest changes.
-class Rounding {
- public:
-  // No rounding when the output is as wide as the accumulator.
-  Rounding(DType accumulator, DType out)
-      : unit_(unit_roundoff(out) > unit_roundoff(accumulator) ? unit_roundoff(out) : 0),
-        smallest_normal_(smallest_normal(out)) {}
-
-  double at(double t) const {
-    if (t == 0 || unit_ == 0) return 0;
-    // The power of two at or below t; 0 for subnormal doubles.
-    constexpr std::uint64_t kExponent = std::uint64_t{0x7FF} << 52;
-    const double power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(t) & kExponent);
-    return std::max(power, smallest_normal_) * unit_;
-  }
-
- private:
-  static double smallest_normal(DType type) {
-    switch (type) {
-      case DType::kF64:
-        return 0x1p-1022;
-      case DType::kF16:
-      case DType::kF8E5M2:
-        return 0x1p-14;
-      case DType::kF8E4M3:
-        return 0x1p-6;
-      default:
-        return 0x1p-126;
-    }
-  }
-  double unit_, smallest_normal_;
-};
 
 // What the bounds of all elements have in common.
 class Bounds {
@@ -63,7 +29,8 @@ class Bounds {
         result_limit_(flush_limit(product.out_dtype)),
         overflow_(accumulator_ == DType::kF64 ? std::numeric_limits<double>::max()
                                               : past_range(DType::kF32) - 0x1p103),
-        rounding_(accumulator_, product.out_dtype) {}
+        out_(product.out_dtype),
+        rounds_(unit_roundoff(out_) > unit_) {}
 
   // steps: n r, the square of what the likely bound grows with.
   double likely_steps(double repeats) const {
@@ -79,7 +46,7 @@ class Bounds {
   // The bound on the output, given that on the sum.
   double output(double value, double sum) const {
     const double v = std::fabs(value);
-    double bound = sum + rounding_.at(v + sum);
+    double bound = rounds_ ? sum + half_spacing(out_, v + sum) : sum;
     if (v - sum < result_limit_) bound = std::max(bound, v);
     return bound;
   }
@@ -99,7 +66,8 @@ class Bounds {
  private:
   DType accumulator_;
   double n_, unit_, value_error_, tiny_, result_limit_, overflow_;
-  Rounding rounding_;
+  DType out_;
+  bool rounds_;  // the output is narrower than the accumulator
 };
 
 // Turns the sums into the bounds of e, in place where possible: outputs may have 10^8 elements.
@@ -145,7 +113,7 @@ void set_bounds(const Array& x, const Array& y, const Product& product, ProductS
 Blocks blocks_of(const ArrayRef& x, const Product& product, Index k) {
   Blocks blocks;
   for (std::size_t d = 0; d + 2 < x.rank; ++d) {
-    blocks.axes.push_back("b" + std::to_string(d));
+    blocks.axes.push_back(std::to_string(d).insert(0, 1, 'b'));
     blocks.extents.push_back(1);
   }
   blocks.axes.insert(blocks.axes.end(), {"i", "j"});

@@ -72,8 +72,6 @@ Nothing nothing_in(const Compared& c, Index tile) {
 }  // namespace
 
 void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
-  // One wrong element may be anything; a tile is missing only where more of it is gone.
-  if (wrong.elements.size() < 2) return;
   bool zero = false, poisoned = false;
   for (const TileCount& t : wrong.tiles) {
     const Nothing nothing = nothing_in(c, t.tile);
@@ -106,12 +104,20 @@ WrongElements find_wrong(const Compared& c) {
 }
 
 Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
+  const double past = past_range(c.dtype());
   Index odd = 0;  // wrong elements that are not finite although they should be
   for (const Index i : wrong.elements) {
-    if (!std::isfinite(c.actual(i)) && std::isfinite(c.expected(i))) ++odd;
+    if (!std::isfinite(c.actual(i)) && std::fabs(c.expected(i)) < past) ++odd;
   }
   const auto count = static_cast<Index>(wrong.elements.size());
   const bool all_odd = odd == count;
+
+  const auto non_finite = [&]() -> Guess {
+    const Index first = wrong.elements[0];
+    const char* what = std::isnan(c.actual(first)) ? ": NaN" : ": infinity";
+    return {"non-finite", "first at " + detail::element_name(c, first) + what};
+  };
+  if (count == 1) return all_odd ? non_finite() : Guess{"unknown", "one element"};
 
   std::vector<Guess> guesses;
   detail::guess_missing(c, wrong, guesses);
@@ -121,19 +127,19 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   detail::guess_scaled(c, wrong, guesses);
   detail::guess_hypotheses(c, wrong, guesses);
   // Non-finite values that nothing above accounts for are a kind of their own.
-  if (all_odd && guesses.empty()) {
-    std::string text = "first at " + detail::element_name(c, wrong.elements[0]);
-    text += std::isnan(c.actual(wrong.elements[0])) ? ": NaN" : ": infinity";
-    guesses.push_back({"non-finite", text});
+  if (all_odd && guesses.empty()) return non_finite();
+  // Two tiles side by side swapped are also their rows turned by half; the former says it.
+  const auto moves_tiles = [](const Guess& g) { return g.moves_tiles; };
+  if (guesses.size() == 2 && guesses[0].pattern == "tiles swapped") {
+    std::erase_if(guesses, moves_tiles);
   }
 
-  if (guesses.size() == 1) return guesses[0];
-  if (guesses.size() > 1) {
+  if (guesses.size() == 1 && guesses[0].sure) return guesses[0];
+  if (guesses.size() > 0) {
     std::string either;
     for (const Guess& g : guesses) either += (either.empty() ? "" : " or ") + g.pattern;
-    return {"unknown", "several explain it: " + either};
+    return {"unknown", "perhaps " + either};
   }
-  if (count == 1) return {"unknown", "one element"};
   if (odd > 0) {
     return {"unknown", std::to_string(odd) + " of the wrong elements are not finite"};
   }

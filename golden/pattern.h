@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Guesses at the kind of fault behind wrong elements. A guess is named only when it explains every
 // wrong element within its bound, on evidence that chance would hardly give, and no other kind of
-// fault explains them as well; otherwise the answer is "unknown".
+// fault explains them as well, on however little evidence; otherwise the answer is "unknown".
 #pragma once
 
 #include <string>
@@ -27,6 +27,8 @@ WrongElements find_wrong(const Compared& c);
 // "non-finite", a Hypothesis' pattern ("last k block dropped"), or "unknown".
 struct Guess {
   std::string pattern, detail;
+  bool sure = true;  // false: it explains everything, but so might chance; it only rules out others
+  bool moves_tiles = false;  // rows shifted by whole tiles of more than one row
 };
 
 // At least one element is wrong.
@@ -34,7 +36,8 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong);
 
 namespace detail {
 
-// Each appends a guess when its kind of fault explains all wrong elements.
+// Each appends a guess when its kind of fault explains all wrong elements, of which there are two
+// or more: one wrong element may be anything.
 void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
 void guess_swapped(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
 void guess_rows(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);

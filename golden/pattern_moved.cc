@@ -100,6 +100,7 @@ bool rows_moved(const Compared& c, const Matrices& m, const std::vector<Segment>
                            std::to_string(source_row(first, by, wrap));
         if (all.size() > 1) text += ", and so on for " + std::to_string(all.size()) + " rows";
         guesses.push_back({"rows shifted", text + (whole ? "" : " of the tile")});
+        guesses.back().moves_tiles = by % c.block(c.rank() - 2) == 0 && c.block(c.rank() - 2) > 1;
         return true;
       }
     }
@@ -136,6 +137,7 @@ bool rows_turned(const Compared& c, const Matrices& m, const std::vector<Segment
                          std::to_string(distance) + (by < 0 ? " to the right" : " to the left");
       if (all.size() > 1) text += ", and so on for " + std::to_string(all.size()) + " rows";
       guesses.push_back({"rows shifted", text + (whole ? "" : " inside the tile")});
+      guesses.back().moves_tiles = by % c.block(c.rank() - 1) == 0 && c.block(c.rank() - 2) > 1;
       return true;
     }
   }
@@ -190,7 +192,7 @@ void guess_swapped(const Compared& c, const WrongElements& wrong, std::vector<Gu
   constexpr Index kMostPairs = Index{1} << 22;
   const auto n = static_cast<Index>(wrong.tiles.size());
   if (n * c.tiles() > kMostPairs) return;
-  if (!moved_evidence(c, wrong).enough(static_cast<double>(c.tiles()))) return;
+  const bool sure = moved_evidence(c, wrong).enough(static_cast<double>(c.tiles()));
   Index pairs = 0, one = -1, other = -1;
   for (const TileCount& t : wrong.tiles) {
     Index partner = -1;
@@ -204,28 +206,33 @@ void guess_swapped(const Compared& c, const WrongElements& wrong, std::vector<Gu
   }
   std::string text = "tiles " + tile_name(c, one) + " and " + tile_name(c, other);
   if (n > 2) text += ", and others: " + std::to_string(n) + " tiles in all";
-  guesses.push_back({"tiles swapped", text});
+  guesses.push_back({"tiles swapped", text, sure});
 }
 
 void guess_rows(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
   if (c.rank() < 2) return;
   const Matrices m(c);
-  if (!moved_evidence(c, wrong).enough(4.0 * static_cast<double>(m.rows + m.columns))) return;
+  const bool sure = moved_evidence(c, wrong).enough(4.0 * static_cast<double>(m.rows + m.columns));
   for (const bool whole : {true, false}) {
     const std::vector<Segment> all = segments(c, wrong, whole);
-    if (rows_moved(c, m, all, whole, guesses) || rows_turned(c, m, all, whole, guesses)) return;
+    if (rows_moved(c, m, all, whole, guesses) || rows_turned(c, m, all, whole, guesses)) {
+      guesses.back().sure = sure;
+      return;
+    }
   }
 }
 
 void guess_transposed(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
-  if (c.rank() < 2 || !moved_evidence(c, wrong).enough(2)) return;
+  if (c.rank() < 2) return;
+  const bool sure = moved_evidence(c, wrong).enough(2);
   if (matrices_transposed(c, wrong)) {
     const Matrices m(c);
-    guesses.push_back({"transposed", m.rows == m.columns
-                                         ? "element (i, j) holds the value of (j, i)"
-                                         : "rows and columns are written in each other's order"});
+    guesses.push_back({"transposed",
+                       m.rows == m.columns ? "element (i, j) holds the value of (j, i)"
+                                           : "rows and columns are written in each other's order",
+                       sure});
   } else if (tiles_transposed(c, wrong)) {
-    guesses.push_back({"transposed", "inside its tile"});
+    guesses.push_back({"transposed", "inside its tile", sure});
   }
 }
 

@@ -12,10 +12,10 @@ namespace kref::detail {
 namespace {
 
 // What rounding alone does to c times the expected value of an element: the bound scaled along, and
-// one more rounding to the output's type. Integers are rounded to whole numbers.
+// one more rounding to the output's type. Integers may be rounded in any way.
 double scaled_tolerance(const Compared& c, Index i, double factor) {
-  if (c.exact()) return 0.5;
-  return std::fabs(factor) * (c.bound(i) + 2 * unit_roundoff(c.dtype()) * std::fabs(c.expected(i)));
+  if (c.exact()) return 1;
+  return std::fabs(factor) * c.bound(i) + half_spacing(c.dtype(), factor * c.expected(i));
 }
 
 // At most `most` of the elements, evenly spread.
@@ -26,14 +26,14 @@ std::vector<Index> sample(const std::vector<Index>& elements, std::size_t most) 
   return out;
 }
 
-bool negated(const Compared& c, const WrongElements& wrong) {
-  Evidence evidence;
+// Is every wrong element what it should be with the opposite sign? Adds to the evidence.
+bool negated(const Compared& c, const WrongElements& wrong, Evidence& evidence) {
   for (const Index i : wrong.elements) {
     // Of an infinity the opposite one; a NaN has no sign.
-    if (!c.fits(i, -c.expected(i))) return false;
+    if (std::isnan(c.expected(i)) || !c.fits(i, -c.expected(i))) return false;
     evidence.add(c, i, c.bound(i));
   }
-  return evidence.enough(1);
+  return true;
 }
 
 // The factors that take every expected value into reach of the actual one.
@@ -45,11 +45,16 @@ struct Factors {
 
 Factors common_factors(const Compared& c, const WrongElements& wrong, double about) {
   Factors f;
+  const double past = past_range(c.dtype());
   for (const Index i : wrong.elements) {
     const double a = c.actual(i), e = c.expected(i), t = scaled_tolerance(c, i, about);
-    if (!std::isfinite(a) || !std::isfinite(e)) {
-      if (c.holds(i, i)) continue;
-      return {1, 0};
+    if (std::isnan(a) || std::isnan(e) || (std::isinf(e) && !std::isinf(a))) return {1, 0};
+    if (std::isinf(a)) {  // overflowed: the factor is at least so large
+      const double least = std::isinf(e) ? 0 : (past - t) / std::fabs(e);
+      if ((a > 0) == (e > 0)) f.low = std::max(f.low, least);
+      if ((a > 0) != (e > 0)) f.high = std::min(f.high, -least);
+      if (!f.any()) return f;
+      continue;
     }
     if (e == 0) {
       if (std::fabs(a) > t) return {1, 0};
@@ -78,9 +83,9 @@ double plainest(double low, double high) {
 }  // namespace
 
 void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
-  if (wrong.elements.size() < 2) return;
-  if (negated(c, wrong)) {
-    guesses.push_back({"sign", "every wrong element has the opposite sign"});
+  Evidence evidence;
+  if (negated(c, wrong, evidence)) {
+    guesses.push_back({"sign", "every wrong element has the opposite sign", evidence.enough(1)});
     return;
   }
   // The factor is read off the element that says most about it.
@@ -99,12 +104,12 @@ void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Gue
   // A factor that may as well be 0 says nothing; 1 would be right.
   if (!f.any() || (f.low <= 0 && f.high >= 0) || (f.low <= 1 && f.high >= 1)) return;
   const double factor = plainest(f.low, f.high);
-  Evidence evidence;
+  evidence = Evidence();
   for (const Index i : wrong.elements) {
     const double spread = std::fabs(c.expected(i)) * (f.high - f.low);
     if (i != best) evidence.add(c, i, scaled_tolerance(c, i, factor) + spread);
   }
-  if (evidence.enough(1)) guesses.push_back({"scaled by c", "c = " + number(factor)});
+  guesses.push_back({"scaled by c", "c = " + number(factor), evidence.enough(1)});
 }
 
 void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
@@ -119,6 +124,7 @@ void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector
     bool first = true;
     // Keeps the choices that put element i where it is.
     const auto narrow = [&](Index i) {
+      const bool zero = c.actual(i) == 0;
       values.clear();
       h.values(i, values);
       if (first) {
@@ -126,17 +132,19 @@ void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector
         choices = static_cast<double>(values.size());
         first = false;
       }
-      std::erase_if(alive,
-                    [&](Index k) { return !c.fits(i, values[static_cast<std::size_t>(k)]); });
+      std::erase_if(alive, [&](Index k) {
+        const double v = values[static_cast<std::size_t>(k)];
+        // Rounding gives zero for next to nothing only.
+        if (zero && std::fabs(v) >= smallest_normal(c.dtype())) return true;
+        return !c.fits(i, v);
+      });
       return !alive.empty();
     };
     const auto explained = [&](Index i) {
       evidence.add(c, i, c.bound(i));
       return narrow(i);
     };
-    if (!std::all_of(checked.begin(), checked.end(), explained) || !evidence.enough(choices)) {
-      continue;
-    }
+    if (!std::all_of(checked.begin(), checked.end(), explained)) continue;
     // The fault has the whole tile, so it must also explain what is right there.
     std::vector<Index> right;
     for (const TileCount& t : wrong.tiles) {
@@ -154,7 +162,7 @@ void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector
         break;
       }
     }
-    guesses.push_back({h.pattern, h.detail ? h.detail(choice) : ""});
+    guesses.push_back({h.pattern, h.detail ? h.detail(choice) : "", evidence.enough(choices)});
   }
 }
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounding: what storing a number in an element type may change it by.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "dsl/dtype.h"
+
+namespace kref {
+
+// The smallest normal number of a float type.
+constexpr double smallest_normal(DType type) {
+  switch (type) {
+    case DType::kF64:
+      return 0x1p-1022;
+    case DType::kF16:
+    case DType::kF8E5M2:
+      return 0x1p-14;
+    case DType::kF8E4M3:
+      return 0x1p-6;
+    default:
+      return 0x1p-126;
+  }
+}
+
+// Half the distance between the neighbours of |t| in a float type: the most that rounding to
+// nearest changes t by. As if exponents went on past the range; 0 for integers and for t = 0.
+inline double half_spacing(DType type, double t) {
+  if (t == 0) return 0;
+  // The power of two at or below |t|; 0 for subnormal doubles.
+  constexpr std::uint64_t kExponent = std::uint64_t{0x7FF} << 52;
+  const double power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(t) & kExponent);
+  return std::max(power, smallest_normal(type)) * unit_roundoff(type);
+}
+
+}  // namespace kref
