@@ -2,5 +2,6 @@
 // Everything one device computes with; for users, never included inside the library.
 #pragma once
 
+#include "kernels/dot.h"
 #include "kernels/reference.h"
 #include "kernels/tile_ops.h"

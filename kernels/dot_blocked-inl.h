@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// dot_add by packing: pieces of x and y are widened into panels that lie as the micro-kernel reads
+// them, then every pair of panels is multiplied. Transposition, element type and split precision
+// are matters of packing only; one micro-kernel serves them all.
+
+#if defined(KREF_KERNELS_DOT_BLOCKED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KREF_KERNELS_DOT_BLOCKED_INL_H_
+#undef KREF_KERNELS_DOT_BLOCKED_INL_H_
+#else
+#define KREF_KERNELS_DOT_BLOCKED_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "kernels/dot_args.h"
+#include "kernels/dot_micro-inl.h"
+#include "kernels/dot_pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kref::detail::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Panel depth: panel elements along k. A y panel of 256 f32 rows of 32 columns is 32 KiB and stays
+// in the first-level cache while the x panels pass by.
+inline constexpr Index kDepth = 256;
+// Rows of an x panel lie this far apart: a little more than the depth, so that the rows which the
+// micro-kernel reads side by side do not fall into the same set of the cache.
+inline constexpr Index kRowStride = kDepth + 16;
+// Rows and columns packed at a time: x 512 x 272 f32 = 544 KiB, y 256 x 512 f32 = 512 KiB, which
+// share the second-level cache or spill a little into the third.
+inline constexpr Index kBlockRows = 512;
+inline constexpr Index kBlockColumns = 512;
+
+// Element (row, k) of an operand seen as rows of k, whatever its storage.
+template <class T>
+struct Side {
+  const T* data;
+  Index stride;  // between stored rows
+  bool along_k;  // stored rows run along k (x plain, y transposed)
+};
+
+// Widens T to the family's elements. `Raw` is what one value becomes before pairs are formed.
+template <class Family, class T>
+struct Packer {
+  using Lane = typename Family::Lane;
+  using Raw = std::conditional_t<std::is_same_v<Family, PairFamily>, std::int16_t, Lane>;
+  static constexpr Index kPair = std::is_same_v<Family, PairFamily> ? 2 : 1;
+
+  Terms terms;
+  // Values of k that fit the panel depth.
+  Index k_step() const { return kDepth / terms.count * kPair; }
+  // Panel elements that `k` values make.
+  Index depth(Index k) const { return cdiv(k, kPair) * terms.count; }
+
+  // out[i * stride + j] over i < rows, j < depth(k): rows r0.., values k0... of a side.
+  void rows(const Side<T>& side, Index r0, Index count, Index k0, Index k, const signed char* ranks,
+            Lane* out, Index stride) const {
+    if (!side.along_k) return columns(side, r0, count, k0, k, ranks, out, stride);
+    for (Index i = 0; i < count; ++i, out += stride) {
+      const T* src = side.data + (r0 + i) * side.stride + k0;
+      if (plain()) {
+        WidenRow(src, k, out);
+        if (k % kPair != 0) Put(out, k, Raw{});
+      } else {
+        Raw row[kDepth];
+        WidenRow(src, k, row);
+        spread(row, k, ranks, out, 1);
+      }
+    }
+  }
+
+  // The same from storage that runs along rows: k stored rows of `count` values.
+  void columns(const Side<T>& side, Index r0, Index count, Index k0, Index k,
+               const signed char* ranks, Lane* out, Index stride) const {
+    constexpr Index kPiece = 128;
+    Raw piece[kPiece];
+    for (Index l = 0; l < k; ++l) {
+      const T* src = side.data + (k0 + l) * side.stride + r0;
+      for (Index i = 0; i < count; i += kPiece) {
+        const Index n = std::min(kPiece, count - i);
+        WidenRow(src + i, n, piece);
+        for (Index j = 0; j < n; ++j) put(out + (i + j) * stride, l, piece[j], ranks);
+      }
+    }
+    if (k % kPair != 0) {
+      for (Index i = 0; i < count; ++i) put(out + i * stride, k, Raw{}, ranks);
+    }
+  }
+
+  bool plain() const { return terms.count == 1 && (terms.x[0] < 0); }
+
+  // Value number l of a panel row.
+  void put(Lane* row, Index l, Raw value, const signed char* ranks) const {
+    if constexpr (kPair == 2) {
+      Put(row, l, value);
+    } else if (plain()) {
+      row[l] = value;
+    } else {
+      spread(&value, 1, ranks, row + l * terms.count, 1);
+    }
+  }
+
+  // row[(l * terms + t) * step] = part ranks[t] of value l.
+  void spread(const Raw* values, Index k, const signed char* ranks, Lane* row, Index step) const {
+    if constexpr (std::is_same_v<Lane, float>) {
+      for (int t = 0; t < terms.count; ++t) {
+        float part[kDepth];
+        PartRow(values, k, ranks[t], part);
+        for (Index l = 0; l < k; ++l) row[(l * terms.count + t) * step] = part[l];
+      }
+    } else {
+      static_cast<void>(values), static_cast<void>(k), static_cast<void>(ranks),
+          static_cast<void>(row), static_cast<void>(step);
+    }
+  }
+
+  // y panels: out[p][l][j], NR = 2 vectors of columns a panel, columns past the end zero.
+  void panels(const Side<T>& side, Index j0, Index count, Index k0, Index k,
+              const signed char* ranks, Lane* out) const {
+    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+    const Index depth_all = depth(k);
+    if (count % width != 0) {  // the last panel's padding
+      Lane* last = out + count / width * width * depth_all;
+      std::fill(last, last + width * depth_all, Lane{});
+    }
+    if (side.along_k) {  // y transposed: one stored row is one panel column
+      alignas(64) Lane row[kDepth];
+      for (Index j = 0; j < count; ++j) {
+        const T* src = side.data + (j0 + j) * side.stride + k0;
+        Lane* to = out + (j / width * depth_all) * width + j % width;
+        WidenRow(src, k, row);
+        if (k % kPair != 0) Put(row, k, Raw{});
+        if constexpr (std::is_same_v<Lane, float>) {
+          if (!plain()) {
+            spread(row, k, ranks, to, width);
+            continue;
+          }
+        }
+        for (Index l = 0; l < depth_all; ++l) to[l * width] = row[l];
+      }
+      return;
+    }
+    if constexpr (kPair == 2) {
+      pair_rows(side, j0, count, k0, k, out, width);
+    } else {
+      for (Index l = 0; l < k; ++l) {
+        const T* src = side.data + (k0 + l) * side.stride + j0;
+        for (Index j = 0; j < count; j += width) {
+          const Index n = std::min(width, count - j);
+          Lane* to = out + j * depth_all + l * terms.count * width;
+          WidenRow(src + j, n, to);
+          if constexpr (std::is_same_v<Lane, float>) {
+            if (plain()) continue;
+            float value[HWY_MAX_BYTES / 2];
+            std::copy(to, to + n, value);
+            for (int t = 0; t < terms.count; ++t) PartRow(value, n, ranks[t], to + t * width);
+          }
+        }
+      }
+    }
+  }
+
+  // Two stored rows k, k + 1 woven into pairs.
+  void pair_rows(const Side<T>& side, Index j0, Index count, Index k0, Index k, Lane* out,
+                 Index width) const {
+    const Index depth_all = depth(k);
+    for (Index l = 0; l < k; l += 2) {
+      const T* first = side.data + (k0 + l) * side.stride + j0;
+      const T* second = l + 1 < k ? first + side.stride : nullptr;
+      for (Index j = 0; j < count; j += width) {
+        const Index n = std::min(width, count - j);
+        WeavePairs(first + j, second == nullptr ? nullptr : second + j, n,
+                   out + j * depth_all + l / 2 * width);
+      }
+    }
+  }
+
+  // out[j] = the pair (first[j], second[j]); second absent: zeros.
+  static void WeavePairs(const T* first, const T* second, Index n, Lane* out) {
+    Index j = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    if (second != nullptr) {
+      // 16 bytes of each row give 16 pairs: woven as bytes, then widened, they keep their order.
+      const hn::Full128<T> d8;
+      const hn::Full256<std::int16_t> d16;
+      auto* to = reinterpret_cast<std::int16_t*>(out);
+      for (; j + 16 <= n; j += 16) {
+        const auto a = hn::LoadU(d8, first + j), b = hn::LoadU(d8, second + j);
+        hn::StoreU(hn::PromoteTo(d16, hn::InterleaveLower(d8, a, b)), d16, to + 2 * j);
+        hn::StoreU(hn::PromoteTo(d16, hn::InterleaveUpper(d8, a, b)), d16, to + 2 * j + 16);
+      }
+    }
+#endif
+    for (; j < n; ++j) {
+      const std::uint32_t low = static_cast<std::uint16_t>(static_cast<std::int16_t>(first[j]));
+      const std::uint32_t high =
+          second == nullptr ? 0 : static_cast<std::uint16_t>(static_cast<std::int16_t>(second[j]));
+      if constexpr (kPair == 2) out[j] = static_cast<Lane>(low | high << 16);
+    }
+  }
+};
+
+// c += one block of x rows times the panels of one block of y columns.
+template <class Family>
+HWY_INLINE void MultiplyPanels(const typename Family::Lane* x, Index rows,
+                               const typename Family::Lane* y, Index columns, Index depth,
+                               typename Family::Lane* c, Index c_stride) {
+  using Lane = typename Family::Lane;
+  const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+  HWY_ALIGN Lane edge[kRows * kColumnVectors * HWY_MAX_BYTES / sizeof(Lane)];
+  for (Index j = 0; j < columns; j += width) {
+    const Lane* panel = y + j * depth;
+    const Index n = std::min(width, columns - j);
+    for (Index i = 0; i < rows; i += kRows) {
+      const Index m = std::min<Index>(kRows, rows - i);
+      const Lane* xi = x + i * kRowStride;
+      Lane* cij = c + i * c_stride + j;
+      if (n == width) {
+        MicroRows<Family>(m, xi, kRowStride, panel, depth, cij, c_stride);
+        continue;
+      }
+      // Columns past the edge are computed aside and dropped.
+      for (Index r = 0; r < m; ++r) {
+        std::copy(cij + r * c_stride, cij + r * c_stride + n, edge + r * width);
+        std::fill(edge + r * width + n, edge + (r + 1) * width, Lane{});
+      }
+      MicroRows<Family>(m, xi, kRowStride, panel, depth, edge, width);
+      for (Index r = 0; r < m; ++r)
+        std::copy(edge + r * width, edge + r * width + n, cij + r * c_stride);
+    }
+  }
+}
+
+template <class Family, class T>
+void Blocked(const DotArgs& a) {
+  using Lane = typename Family::Lane;
+  const Packer<Family, T> pack{terms_of(a.precision)};
+  const Side<T> x{static_cast<const T*>(a.x), a.x_stride, !a.trans_x};
+  const Side<T> y{static_cast<const T*>(a.y), a.y_stride, a.trans_y};
+  const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+  const Index rows = std::min(a.m, kBlockRows),
+              columns = cdiv(std::min(a.n, kBlockColumns), width) * width;
+  auto* xp = static_cast<Lane*>(
+      dot_scratch(0, static_cast<std::size_t>(rows * kRowStride) * sizeof(Lane)));
+  auto* yp =
+      static_cast<Lane*>(dot_scratch(1, static_cast<std::size_t>(columns * kDepth) * sizeof(Lane)));
+  auto* acc = static_cast<Lane*>(a.acc);
+  for (Index k0 = 0; k0 < a.k; k0 += pack.k_step()) {
+    const Index k = std::min(pack.k_step(), a.k - k0);
+    const Index depth = pack.depth(k);
+    for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
+      const Index m = std::min(kBlockRows, a.m - i0);
+      pack.rows(x, i0, m, k0, k, pack.terms.x, xp, kRowStride);
+      for (Index j0 = 0; j0 < a.n; j0 += kBlockColumns) {
+        const Index n = std::min(kBlockColumns, a.n - j0);
+        pack.panels(y, j0, n, k0, k, pack.terms.y, yp);
+        MultiplyPanels<Family>(xp, m, yp, n, depth, acc + i0 * a.acc_stride + j0, a.acc_stride);
+      }
+    }
+  }
+}
+
+}  // namespace kref::detail::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Widening rows of any element type to panel elements, and splitting f32 into bfloat16 parts.
+
+#if defined(KREF_KERNELS_DOT_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KREF_KERNELS_DOT_PACK_INL_H_
+#undef KREF_KERNELS_DOT_PACK_INL_H_
+#else
+#define KREF_KERNELS_DOT_PACK_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "kernels/dot_args.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kref::detail::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// out[i] = src[i] as a panel element, exact. Reads nothing past src[n - 1].
+HWY_INLINE void WidenRow(const float* src, Index n, float* out) {
+  std::memcpy(out, src, static_cast<std::size_t>(n) * sizeof(float));
+}
+HWY_INLINE void WidenRow(const double* src, Index n, double* out) {
+  std::memcpy(out, src, static_cast<std::size_t>(n) * sizeof(double));
+}
+
+HWY_INLINE void WidenRow(const bf16* src, Index n, float* out) {
+  const hn::ScalableTag<std::uint32_t> d32;
+  const hn::Rebind<std::uint16_t, decltype(d32)> d16;
+  const hn::RebindToFloat<decltype(d32)> df;
+  const auto lanes = static_cast<Index>(hn::Lanes(d32));
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(src);
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, bits + i)))), df,
+               out + i);
+  }
+  for (; i < n; ++i) out[i] = static_cast<float>(src[i]);
+}
+
+HWY_INLINE void WidenRow(const f16* src, Index n, float* out) {
+  Index i = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const hn::ScalableTag<float> df;
+  const hn::Rebind<hwy::float16_t, decltype(df)> d16;
+  const auto lanes = static_cast<Index>(hn::Lanes(df));
+  const auto* half = reinterpret_cast<const hwy::float16_t*>(src);
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::PromoteTo(df, hn::LoadU(d16, half + i)), df, out + i);
+#endif
+  for (; i < n; ++i) out[i] = static_cast<float>(src[i]);
+}
+
+template <class F8>
+requires(sizeof(F8) == 1 && !std::is_integral_v<F8>) HWY_INLINE
+    void WidenRow(const F8* src, Index n, float* out) {
+  static const auto* const table = [] {
+    static float values[256];
+    for (int b = 0; b < 256; ++b)
+      values[b] = static_cast<float>(F8::from_bits(static_cast<std::uint8_t>(b)));
+    return values;
+  }();
+  for (Index i = 0; i < n; ++i) out[i] = table[src[i].bits];
+}
+
+// out[at] = value, where out may be read as something else later: pairs of s16 are s32 panel
+// elements.
+template <class T>
+HWY_INLINE void Put(void* out, Index at, T value) {
+  std::memcpy(static_cast<char*>(out) + at * static_cast<Index>(sizeof(T)), &value, sizeof(T));
+}
+
+// 8-bit integers to s16, in natural order: two neighbours are a pair.
+template <class I>
+requires(sizeof(I) == 1 && std::is_integral_v<I>) HWY_INLINE
+    void WidenRow(const I* src, Index n, void* out) {
+  const hn::ScalableTag<std::int16_t> d16;
+  const hn::Rebind<I, decltype(d16)> d8;
+  const auto lanes = static_cast<Index>(hn::Lanes(d16));
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::PromoteTo(d16, hn::LoadU(d8, src + i)), d16,
+               static_cast<std::int16_t*>(out) + i);
+  }
+  for (; i < n; ++i) Put(out, i, static_cast<std::int16_t>(src[i]));
+}
+
+// Each value rounded to bfloat16, to nearest even; NaN stays NaN.
+template <class DF, class VF = hn::Vec<DF>>
+HWY_INLINE VF RoundToBF16(DF df, VF v) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded =
+      hn::And(hn::Add(hn::Add(bits, hn::Set(du, 0x7FFF)), odd), hn::Set(du, 0xFFFF0000u));
+  return hn::IfThenElse(hn::Eq(v, v), hn::BitCast(df, rounded), v);
+}
+
+// The part of rank 0, 1 or 2 (hi, mid, lo) of each value.
+template <class DF, class VF = hn::Vec<DF>>
+HWY_INLINE VF Part(DF df, VF v, int rank) {
+  VF part = RoundToBF16(df, v);
+  for (int r = 0; r < rank; ++r) {
+    v = hn::Sub(v, part);
+    part = RoundToBF16(df, v);
+  }
+  return part;
+}
+
+// The products formed for one k, in order: the ranks of the parts of x and of y.
+struct Terms {
+  int count;
+  signed char x[6], y[6];
+};
+inline Terms terms_of(Precision precision) {
+  switch (precision) {
+    case Precision::kBF16:
+      return {1, {0}, {0}};
+    case Precision::kBF16x3:
+      return {3, {1, 0, 0}, {0, 1, 0}};
+    case Precision::kBF16x6:
+      return {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
+    case Precision::kF32:
+      break;
+  }
+  return {1, {-1}, {-1}};  // -1: the value itself
+}
+
+// row[i] = the part of that rank of row[i]; any count, in place or not.
+HWY_INLINE void PartRow(const float* row, Index n, int rank, float* out) {
+  const hn::ScalableTag<float> df;
+  const auto lanes = static_cast<Index>(hn::Lanes(df));
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(Part(df, hn::LoadU(df, row + i), rank), df, out + i);
+  const hn::CappedTag<float, 1> d1;
+  for (; i < n; ++i) hn::StoreU(Part(d1, hn::LoadU(d1, row + i), rank), d1, out + i);
+}
+
+}  // namespace kref::detail::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
