@@ -3,5 +3,6 @@
 #pragma once
 
 #include "kernels/dot.h"
+#include "kernels/matmul.h"
 #include "kernels/reference.h"
 #include "kernels/tile_ops.h"

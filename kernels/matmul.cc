@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/matmul.h"
+
+#include <algorithm>
+
+#include "kernels/matmul_grid.h"
+#include "kernels/tile_ops.h"
+
+namespace kref {
+namespace {
+
+bool has_product(DType type) { return is_float(type) || type == DType::kI8 || type == DType::kU8; }
+
+void check_types(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
+                 const MatmulOptions& o) {
+  KREF_CHECK(has_product(x.dtype), "matmul: x is ", to_string(x), ": ", name_of(x.dtype),
+             " has no product");
+  KREF_CHECK(y.dtype == x.dtype, "matmul: y is ", to_string(y),
+             ", expected the element type of x, ", name_of(x.dtype));
+  if (is_float(x.dtype)) {
+    KREF_CHECK(is_float(z.dtype), "matmul: z is ", to_string(z),
+               ", expected a float type for x of ", name_of(x.dtype));
+  } else {
+    KREF_CHECK(z.dtype == DType::kI32, "matmul: z is ", to_string(z), ", expected I32 for x of ",
+               name_of(x.dtype));
+  }
+  KREF_CHECK(o.precision == Precision::kF32 || x.dtype == DType::kF32,
+             "matmul: precision applies to F32 operands, x is ", name_of(x.dtype));
+}
+
+// The sizes of a product, with every operand's shape checked against them.
+struct Sizes {
+  Index m, n, k;
+};
+
+Sizes check_shapes(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
+                   const MatmulOptions& o) {
+  KREF_CHECK(x.rank >= 2, "matmul: x is ", to_string(x), ", expected rank 2 or more");
+  KREF_CHECK(y.rank == 2 || y.rank == x.rank, "matmul: y is ", to_string(y),
+             ", expected rank 2 or the rank of x, ", x.rank);
+  KREF_CHECK(z.rank == x.rank, "matmul: z is ", to_string(z), ", expected the rank of x, ", x.rank);
+  const std::size_t batch = x.rank - 2;
+  const auto inner = [](const ArrayRef& a, bool first) {
+    return a.extents[a.rank - (first ? 2 : 1)];
+  };
+  const Sizes s{inner(x, !o.trans_x), inner(y, o.trans_y), inner(x, o.trans_x)};
+  const Index k = inner(y, !o.trans_y);
+  KREF_CHECK(k == s.k, "matmul: the contracting axis k is ", s.k, " in x ", to_string(x),
+             o.trans_x ? " (transposed)" : "", " and ", k, " in y ", to_string(y),
+             o.trans_y ? " (transposed)" : "");
+  for (std::size_t d = 0; d < batch; ++d) {
+    KREF_CHECK(y.rank == 2 || y.extents[d] == x.extents[d], "matmul: batch axis ", d, " is ",
+               x.extents[d], " in x ", to_string(x), " and ", y.extents[d], " in y ", to_string(y));
+    KREF_CHECK(z.extents[d] == x.extents[d], "matmul: batch axis ", d, " is ", x.extents[d],
+               " in x ", to_string(x), " and ", z.extents[d], " in z ", to_string(z));
+  }
+  KREF_CHECK(inner(z, true) == s.m, "matmul: axis m of z ", to_string(z), " is ", inner(z, true),
+             ", expected ", s.m);
+  KREF_CHECK(inner(z, false) == s.n, "matmul: axis n of z ", to_string(z), " is ", inner(z, false),
+             ", expected ", s.n);
+  return s;
+}
+
+// The last two dimensions below one batch dimension, or nothing when the batch dimensions of this
+// operand cannot be walked with one stride.
+template <class Void>
+bool merge_batch(const BasicArrayRef<Void>& a, BasicArrayRef<Void>& out) {
+  out = a;
+  out.rank = 3;
+  out.extents = {1, a.extents[a.rank - 2], a.extents[a.rank - 1]};
+  out.strides = {0, a.strides[a.rank - 2], a.strides[a.rank - 1]};
+  for (std::size_t d = a.rank - 2; d-- > 0;) {
+    if (a.extents[d] == 1) continue;
+    if (out.extents[0] == 1) {
+      out.strides[0] = a.strides[d];
+    } else if (a.strides[d] != out.strides[0] * out.extents[0]) {
+      return false;
+    }
+    out.extents[0] *= a.extents[d];
+  }
+  return true;
+}
+
+// The sub-array at one index of the first dimension.
+template <class Void>
+BasicArrayRef<Void> first_dimension(const BasicArrayRef<Void>& a, Index at) {
+  BasicArrayRef<Void> out = a;
+  out.rank = a.rank - 1;
+  for (std::size_t d = 0; d < out.rank; ++d)
+    out.extents[d] = a.extents[d + 1], out.strides[d] = a.strides[d + 1];
+  const auto bytes = at * a.strides[0] * static_cast<Index>(size_of(a.dtype));
+  using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
+  out.data = static_cast<Byte*>(a.data) + bytes;
+  return out;
+}
+
+void run(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z, const MatmulOptions& o) {
+  ArrayRef x3, y3;
+  MutableArrayRef z3;
+  if (merge_batch(x, x3) && merge_batch(y, y3) && merge_batch(z, z3))
+    return detail::matmul_grid(x3, y3, z3, o);
+  // Strides that no single batch stride describes: one call for each index of the first dimension.
+  for (Index b = 0; b < x.extents[0]; ++b) {
+    run(first_dimension(x, b), y.rank == 2 ? y : first_dimension(y, b), first_dimension(z, b), o);
+  }
+}
+
+}  // namespace
+
+MatmulTile default_matmul_tile([[maybe_unused]] DType type, Index m, Index n, Index k) {
+  const auto at_least_one = [](Index v) { return v < 1 ? 1 : v; };
+  // 256 x 512 keeps what is packed for one step within a second-level cache, and packing at a few
+  // percent of the arithmetic: each packed element serves 256 or 512 products.
+  MatmulTile t{256, 512, 1024};
+  if (m <= 64) t = {64, 1024, 512};  // bound by reading y: long pieces of its rows
+  // Enough tiles for some threads.
+  while (cdiv(at_least_one(m), t.m) * cdiv(at_least_one(n), t.n) < 4 && t.m * t.n > 64 * 64) {
+    if (t.n > t.m || m <= t.m / 2) {
+      t.n /= 2;
+    } else {
+      t.m /= 2;
+    }
+    if (t.n < 64) break;
+  }
+  return {std::min(t.m, at_least_one(m)), std::min(t.n, at_least_one(n)),
+          std::min(t.k, at_least_one(k))};
+}
+
+void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
+            const MatmulOptions& options) {
+  check_types(x, y, z, options);
+  const Sizes s = check_shapes(x, y, z, options);
+  MatmulOptions o = options;
+  if (o.tile == MatmulTile{}) o.tile = default_matmul_tile(x.dtype, s.m, s.n, s.k);
+  KREF_CHECK(o.tile.m > 0 && o.tile.n > 0 && o.tile.k > 0, "matmul: tile is [", o.tile.m, ", ",
+             o.tile.n, ", ", o.tile.k, "], expected three positive sizes");
+  if (z.size() == 0) return;
+  if (s.k == 0) {  // an empty sum; the grid would have no step to store it
+    with_dtype(z.dtype, [&]<class Z>() {
+      const Z zero{};
+      detail::fill(z, &zero);
+    });
+    return;
+  }
+  // A tile beyond the array only makes scratch larger.
+  o.tile = {std::min(o.tile.m, s.m), std::min(o.tile.n, s.n), std::min(o.tile.k, s.k)};
+  run(x, y, z, o);
+}
+
+}  // namespace kref

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul: the product of two arrays, as a grid over tiles (jax.lax.dot_general with batch
+// dimensions first; spec/runs.md, `matmul`).
+#pragma once
+
+#include "kernels/dot.h"
+
+namespace kref {
+
+// Extents of the blocks of a product: rows, columns, depth. All zero: chosen.
+struct MatmulTile {
+  Index m = 0, n = 0, k = 0;
+  bool operator==(const MatmulTile&) const = default;
+};
+
+struct MatmulOptions {
+  bool trans_x = false;                   // x is stored [*B, K, M]
+  bool trans_y = false;                   // y is stored [*B, N, K]
+  Precision precision = Precision::kF32;  // for f32 operands
+  MatmulTile tile = {};                   // changes no bit of the result
+};
+
+// z [*B, M, N] = x [*B, M, K] y [*B, K, N], or y [K, N] for the whole batch. x and y have one
+// element type: any float, s8 or u8. z is any float for float operands and s32 for integers. Sums
+// run along k ascending in f32 (f64 for f64, wrapping s32 for integers) as dot_add says, and are
+// rounded once to the type of z. The bits depend neither on the tile nor on threads nor on the SIMD
+// target. K = 0 gives zeros. Rows may be strided; the last dimension of each operand is contiguous.
+// z must not overlap x or y. Error, naming operand and axis with expected and found, for ranks,
+// shapes, types and tile sizes that do not fit.
+void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
+            const MatmulOptions& options = {});
+
+// The tile that is used when none is given; from type and shape only, never from the machine.
+MatmulTile default_matmul_tile(DType type, Index m, Index n, Index k);
+
+}  // namespace kref
