@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks and prints them as ratios: `./run bench [FILTER] [--repetitions N]`.
+
+Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
+the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
+that kref is quicker; peaks are one thread's, so two threads have twice as much.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+
+def run(program, pattern, repetitions, seconds):
+    """name -> list of rates (operations or steps a second), one a repetition; and the context."""
+    command = [program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={repetitions}",
+               f"--benchmark_min_time={seconds}", "--benchmark_enable_random_interleaving=true", "--benchmark_format=json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    rates = {}
+    for b in report["benchmarks"]:
+        if b.get("error_occurred"):
+            sys.exit(f"{b['name']}: {b['error_message']}")
+        if b["run_type"] == "iteration":
+            rates.setdefault(b["run_name"].removesuffix("/real_time"), []).append(b.get("flops", b.get("steps")))
+    return rates, report["context"]
+
+
+def names(program):
+    out = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split("\n")
+    return [n.removesuffix("/real_time") for n in out if n]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("filter", nargs="?", default="", help="only groups whose TYPE/SHAPE/THREADS contains this")
+    parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.1, help="least time of one repetition")
+    a = parser.parse_args()
+    program = f"{a.build}/bench/bench_matmul"
+    groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if n.split("/")[0] not in ("price", "peak"))
+    median = lambda rates, name: statistics.median(rates[name])
+
+    rates, context = run(program, "^(price|peak)/", a.repetitions, a.seconds)
+    peak = {"f32": median(rates, "peak/f32/1T") / 1e9, "int8": median(rates, "peak/int8/1T") / 1e9}
+    peak["bf16"] = peak["f32"]
+    print(f"SIMD target {context['simd_target']}; peak of one thread: f32 FMA {peak['f32']:.0f} GFLOP/s, "
+          f"exact int8 (pmaddwd + paddd) {peak['int8']:.0f} GOP/s")
+    dsl, raw = median(rates, "price/128-tiles/1T/kref"), median(rates, "price/128-tiles/1T/raw")
+    print(f"price of the DSL: {100 * (raw / dsl - 1):+.1f} % at tiles of 128 (matmul 1024 cubed against raw loops round "
+          f"the same verb); {1e9 / median(rates, 'price/step/1T/kref'):.0f} ns a grid step of three operands\n")
+    print(f"{'case':<28}{'kref':>9}{'of peak':>9}{'vs raw':>8}  kref / peer")
+    for group in groups:
+        if a.filter not in group:
+            continue
+        rates, _ = run(program, f"^{group}/", a.repetitions, a.seconds)
+        kind, threads = group.split("/")[0], int(group.split("/")[2].removesuffix("T"))
+        kref = median(rates, f"{group}/kref")
+        peers = {n.rsplit("/", 1)[1]: kref / median(rates, n) for n in rates if n.rsplit("/", 1)[1] not in ("kref", "raw")}
+        text = "  ".join(f"{who} {ratio:.2f}" for who, ratio in sorted(peers.items(), key=lambda p: p[1]))
+        print(f"{group:<28}{kref / 1e9:>9.1f}{100 * kref / 1e9 / peak[kind] / threads:>8.0f}%"
+              f"{kref / median(rates, f'{group}/raw'):>8.2f}  {text or '-'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
