@@ -15,8 +15,8 @@ namespace kref {
 
 // One tensor of an operation, for people and for the shape check.
 struct TensorRule {
-  const char* name;       // "x", "ct.o"
-  const char* dims;       // "*B M K", "B|1 H|1 T|1 S": letters bind sizes, as in runs.md
+  const char* name;  // "x", "ct.o"
+  const char* dims;  // "*B M K", "B|1 H|1 T|1 S": letters bind sizes, as in runs.md
   bool optional = false;
   const char* note = "";  // element types, meaning
 };
@@ -54,5 +54,23 @@ std::span<const Operation> operations();
 
 // The operation of that name. Error that lists the known ones when there is none.
 const Operation& find_operation(const std::string& name);
+
+// The part of `validate` that the declaration alone decides, for an operation to call first: every
+// tensor, option and spec of `run` is declared by `operation`, and every tensor and option that is
+// not optional is there (outputs only when with_outputs); the mesh, where there is one, has devices
+// few enough to run, and where there is none no spec names an axis. Error otherwise, with the
+// nearest name.
+void check_declared(const Operation& operation, const Run& run, bool with_outputs);
+
+// Throws Error("RUN: OP: ..."): how every refusal of a run begins.
+template <class... Parts>
+[[noreturn]] void refuse_run(const Run& run, const Parts&... parts) {
+  throw Error(detail::cat(run.origin, ": ", run.op, ": ", parts...));
+}
+
+// All that `describe` prints, for people: tensors, options, rules, sources.
+std::string describe(const Operation& operation);
+// The same as JSON: op, summary, inputs, outputs, options, rules, sources.
+nlohmann::ordered_json describe_json(const Operation& operation);
 
 }  // namespace kref
