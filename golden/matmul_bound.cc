@@ -7,9 +7,7 @@
 
 #include "golden/compared.h"
 #include "golden/distinct.h"
-#if __has_include("golden/matmul_op.h")
 #include "golden/matmul_op.h"
-#endif
 #include "golden/matmul_sums.h"
 #include "golden/rounding.h"
 
@@ -191,7 +189,6 @@ Expectation expect_product(const Array& x, const Array& y, const Product& produc
   return e;
 }
 
-#if __has_include("golden/matmul_op.h")
 std::vector<Expectation> expect_matmul(const Run& run) {
   const MatmulRun request = read_matmul(run);
   Product product;
@@ -202,11 +199,10 @@ std::vector<Expectation> expect_matmul(const Run& run) {
                           : request.precision == "bf16_x6" ? reference::Parts::kBF16x6
                                                            : reference::Parts::kAll;
   product.out_dtype = request.out_dtype;
-  if (request.tile) product.tile = {(*request.tile)[0], (*request.tile)[1], (*request.tile)[2]};
+  product.tile = request.tile;
   std::vector<Expectation> out;
   out.push_back(expect_product(run.in.at("x"), run.in.at("y"), product));
   return out;
 }
-#endif
 
 }  // namespace kref

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/matmul_compute.h"
+
+#include <algorithm>
+
+#include "kernels/matmul.h"
+
+namespace kref {
+namespace {
+
+DType accumulator(DType in) {
+  if (!is_float(in)) return DType::kI32;
+  return in == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+Precision precision_of(const std::string& name) {
+  if (name == "bf16") return Precision::kBF16;
+  if (name == "bf16_x3") return Precision::kBF16x3;
+  if (name == "bf16_x6") return Precision::kBF16x6;
+  return Precision::kF32;
+}
+
+// sum += part, in the accumulator's arithmetic; integers wrap.
+void add(const Array& part, Array& sum) {
+  if (part.dtype() == DType::kI32) {
+    const auto from = part.elements<std::int32_t>();
+    const auto to = sum.mutable_elements<std::int32_t>();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(to[i]) +
+                                        static_cast<std::uint32_t>(from[i]));
+    }
+  } else if (part.dtype() == DType::kF64) {
+    const auto from = part.elements<double>();
+    const auto to = sum.mutable_elements<double>();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  } else {
+    const auto from = part.elements<float>();
+    const auto to = sum.mutable_elements<float>();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  }
+}
+
+// Rounds `sum` into z from its element `at` on.
+void round_into(const Array& sum, Array& z, Index at) {
+  with_dtype(z.dtype(), [&]<class T>() {
+    const auto to = z.mutable_elements<T>().subspan(static_cast<std::size_t>(at));
+    for (Index i = 0; i < sum.size(); ++i)
+      to[static_cast<std::size_t>(i)] = static_cast<T>(sum.at(i));
+  });
+}
+
+}  // namespace
+
+ArrayRef contraction_view(const ArrayRef& operand, bool k_last, ContractionRange range) {
+  ArrayRef view = operand;
+  const std::size_t d = operand.rank - (k_last ? 1 : 2);
+  const auto offset = static_cast<std::size_t>(range.begin * view.strides[d]);
+  view.extents[d] = range.end - range.begin;
+  view.data = static_cast<const unsigned char*>(operand.data) + offset * size_of(operand.dtype);
+  return view;
+}
+
+std::map<std::string, Array> compute_matmul(const Run& run) {
+  const MatmulRun request = read_matmul(run);
+  const Array &x = run.in.at("x"), &y = run.in.at("y");
+  Array z(request.out_dtype, request.z_shape());
+  const MatmulOptions options{request.trans_x,
+                              request.trans_y,
+                              precision_of(request.precision),
+                              {request.tile[0], request.tile[1], request.tile[2]}};
+  const auto parts = request.placement ? contraction_parts(*request.placement)
+                                       : std::vector<std::vector<ContractionRange>>();
+  if (parts.empty() || (parts.size() == 1 && parts[0].size() == 1)) {
+    matmul(x, y, z.mutable_ref(), options);
+  } else {
+    const std::vector<Index> shape = request.placement->shape.z();
+    Array sum(accumulator(x.dtype()), shape), part(accumulator(x.dtype()), shape);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      for (std::size_t r = 0; r < parts[p].size(); ++r) {
+        matmul(contraction_view(x, !request.trans_x, parts[p][r]),
+               contraction_view(y, request.trans_y, parts[p][r]),
+               (r == 0 ? sum : part).mutable_ref(), options);
+        if (r > 0) add(part, sum);
+      }
+      round_into(sum, z, static_cast<Index>(p) * sum.size());
+    }
+  }
+  std::map<std::string, Array> out;
+  out.emplace("z", std::move(z));
+  return out;
+}
+
+}  // namespace kref

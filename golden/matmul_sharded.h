@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The expectation of a matmul run on one device or sharded: the bound of the product, cut as the
+// placement cuts the sums, with the devices that hold each element.
+#pragma once
+
+#include <vector>
+
+#include "golden/expectation.h"
+#include "golden/run.h"
+
+namespace kref {
+
+// The expectation of a validated run. Where z is unreduced each leading index is a product of its
+// own, over the parts of the contracting dimension that its devices have. Blocks are those of one
+// device's grid, laid over the global array; where they do not divide a device's shard, the shard
+// is the block.
+std::vector<Expectation> expect_sharded_matmul(const Run& run);
+
+}  // namespace kref
