@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/assemble.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "golden/array_file.h"
+#include "golden/file_text.h"
+#include "golden/json_guard.h"
+#include "golden/nearest.h"
+#include "golden/operation.h"
+
+namespace kref {
+namespace {
+
+// Each file is opened once, also when several operands come from it.
+class Files {
+ public:
+  const ArrayFile& open(const std::string& path) {
+    auto at = files_.find(path);
+    if (at == files_.end()) at = files_.emplace(path, read_array_file(path)).first;
+    return at->second;
+  }
+
+ private:
+  std::map<std::string, ArrayFile> files_;
+};
+
+// The array that `place` means for an operand: the named member, the one named like the operand, or
+// the only one.
+const FileArray& choose(const ArrayFile& file, const Place& place, const Assignment& given,
+                        const char* flag) {
+  std::vector<std::string> names;
+  for (const FileArray& array : file.arrays) names.push_back(array.name);
+  const std::string& wanted = place.member.empty() ? given.name : place.member;
+  if (const FileArray* found = file.find(wanted)) return *found;
+  if (place.member.empty() && file.arrays.size() == 1) return file.arrays[0];
+  throw Error(detail::cat(place.file, ": no array named ", quote(wanted), " for ", flag, ' ',
+                          given.name, "; it holds ", joined(names),
+                          place.member.empty() && names.size() > 1
+                              ? detail::cat("; name one: ", flag, ' ', given.name, "=FILE:NAME")
+                              : ""));
+}
+
+void load(Files& files, const std::vector<Assignment>& given, const char* flag,
+          const Request& request, std::map<std::string, Array>& into) {
+  for (const Assignment& a : given) {
+    const Place place = split_place(a.value);
+    std::optional<DType> hint;
+    for (const Assignment& d : request.dtype) {
+      if (d.name != a.name) continue;
+      DType type{};
+      KREF_CHECK(parse_dtype(d.value.c_str(), type), "--dtype ", d.name, ": unknown element type ",
+                 quote(d.value));
+      hint = type;
+    }
+    into.emplace(a.name, choose(files.open(place.file), place, a, flag).array(hint));
+  }
+}
+
+// JSON where it is JSON, else the bare word: precision=bf16_x3 needs no quotes in a shell.
+nlohmann::json option_value(const Assignment& a) {
+  const char first = a.value[0];
+  const bool json = first == '[' || first == '{' || first == '"' || first == '-' ||
+                    (first >= '0' && first <= '9') || a.value == "true" || a.value == "false" ||
+                    a.value == "null";
+  return json ? parse_json("--set " + a.name, a.value) : nlohmann::json(a.value);
+}
+
+bool is_file_like(const std::string& subject) {
+  return subject.find_first_of("/.") != std::string::npos;
+}
+
+}  // namespace
+
+bool names_operation(const std::string& subject) {
+  return std::any_of(operations().begin(), operations().end(),
+                     [&](const Operation& o) { return o.name == subject; });
+}
+
+Place split_place(const std::string& text) {
+  std::error_code ignored;
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 || std::filesystem::exists(text, ignored)) {
+    return {text, ""};
+  }
+  KREF_CHECK(colon + 1 < text.size(), quote(text), ": expected FILE:NAME, the name is empty");
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+void check_subjects(const Request& request) {
+  const auto& subjects = request.subjects;
+  KREF_CHECK(!subjects.empty(), request.verb, ": expected a run file, or an operation with --in");
+  bool operation = false;
+  for (const std::string& subject : subjects) {
+    std::error_code ignored;
+    if (names_operation(subject)) {
+      operation = true;
+    } else if (!is_file_like(subject) && !std::filesystem::exists(subject, ignored)) {
+      std::vector<std::string> known;
+      for (const Operation& o : operations()) known.emplace_back(o.name);
+      throw Error(detail::cat(quote(subject), " is neither a file nor an operation; operations: ",
+                              joined(known), did_you_mean(subject, known)));
+    }
+  }
+  KREF_CHECK(!operation || subjects.size() == 1, request.verb,
+             ": an operation stands alone, found ", subjects.size(), " arguments");
+  if (operation) {
+    for (const Assignment& d : request.dtype) {
+      const auto same = [&](const Assignment& a) { return a.name == d.name; };
+      KREF_CHECK(std::any_of(request.in.begin(), request.in.end(), same) ||
+                     std::any_of(request.actual.begin(), request.actual.end(), same),
+                 "--dtype ", d.name, ": no array of that name is given");
+    }
+    return;
+  }
+  KREF_CHECK(request.in.empty() && request.actual.empty() && request.dtype.empty(), request.verb,
+             ": --in, --actual and --dtype go with the name of an operation, not with a run file");
+}
+
+Run assemble(const Request& request, const std::string& subject) {
+  Run run;
+  if (names_operation(subject)) {
+    run.origin = "command line";
+    run.op = subject;
+    Files files;
+    load(files, request.in, "--in", request, run.in);
+    load(files, request.actual, "--actual", request, run.out);
+  } else {
+    run = read_run(subject);
+  }
+  for (const Assignment& a : request.set) run.set[a.name] = option_value(a);
+  if (request.mesh) run.mesh = Mesh::parse(*request.mesh);
+  for (const Assignment& a : request.in_spec) run.in_specs[a.name] = PartitionSpec::parse(a.value);
+  for (const Assignment& a : request.out_spec) run.out_specs[a.name] = OutSpec::parse(a.value);
+  return run;
+}
+
+}  // namespace kref

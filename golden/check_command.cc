@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+
+#include "dsl/threads.h"
+#include "golden/assemble.h"
+#include "golden/commands.h"
+#include "golden/console.h"
+#include "golden/judge.h"
+#include "golden/operation.h"
+#include "golden/verdict_json.h"
+
+namespace kref {
+namespace {
+
+// What is wrong with one run takes no more lines than this, however many outputs it has.
+constexpr std::size_t kReportLines = 25;
+
+struct Judged {
+  std::string op;
+  std::vector<Verdict> verdicts;
+};
+
+struct Totals {
+  Index elements = 0, wrong = 0;
+  double ratio = 0;  // largest error as a fraction of its bound
+};
+
+Totals totals_of(const Judged& judged) {
+  Totals t;
+  for (const Verdict& v : judged.verdicts) {
+    t.elements += v.elements;
+    t.wrong += v.wrong;
+    if (v.worst.element >= 0) t.ratio = std::max(t.ratio, v.worst.ratio);
+  }
+  return t;
+}
+
+Judged judge_run(const Request& request, const std::string& subject) {
+  const Run run = assemble(request, subject);
+  const Operation& operation = find_operation(run.op);
+  operation.validate(run, true);
+  Judged judged{run.op, {}};
+  for (const Expectation& expected : operation.expect(run)) {
+    judged.verdicts.push_back(judge(expected, run.out.at(expected.output)));
+  }
+  return judged;
+}
+
+// The report of every wrong output, cut to kReportLines, each line indented.
+std::string reports(const Judged& judged) {
+  std::string text;
+  for (const Verdict& v : judged.verdicts) {
+    if (v.ok()) continue;
+    text += report(v);
+    if (!text.ends_with('\n')) text += '\n';
+  }
+  std::string out;
+  std::size_t lines = 0,
+              left = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  for (std::size_t at = 0; at < text.size(); ++lines, --left) {
+    if (lines + 1 == kReportLines && left > 1) {
+      return out + detail::cat("  (", left, " more lines; --json has all outputs)\n");
+    }
+    const std::size_t end = text.find('\n', at) + 1;
+    out += "  " + text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+
+std::string text_of(const std::string& subject, const Judged& judged, bool quiet) {
+  const Totals t = totals_of(judged);
+  if (t.wrong == 0 && quiet) return "";
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%.3g", t.ratio);
+  const std::string named = subject == judged.op ? subject : subject + ": " + judged.op;
+  std::string line = detail::cat(t.wrong == 0 ? "ok        " : "MISMATCH  ", named, ": ",
+                                 t.elements, " of ", t.elements, " elements compared, ");
+  if (t.wrong > 0) line += detail::cat(t.wrong, " wrong, ");
+  line += detail::cat("largest error ", ratio, " of its bound\n");
+  return line + reports(judged);
+}
+
+nlohmann::ordered_json head(const std::string& subject, const std::string& op, const char* verdict,
+                            int status) {
+  nlohmann::ordered_json out = {
+      {"run", subject}, {"op", op}, {"verdict", verdict}, {"exit", status}};
+  if (op.empty()) out["op"] = nullptr;
+  return out;
+}
+
+std::string json_of(const std::string& subject, const Judged& judged) {
+  const Totals t = totals_of(judged);
+  const bool ok = t.wrong == 0;
+  nlohmann::ordered_json out = head(subject, judged.op, ok ? "ok" : "mismatch", ok ? 0 : 1);
+  out["compared"] = t.elements;
+  out["elements"] = t.elements;
+  out["wrong"] = t.wrong;
+  out["largest_error"] = number_json(t.ratio);
+  out["outputs"] = nlohmann::ordered_json::array();
+  for (const Verdict& v : judged.verdicts) out["outputs"].push_back(to_json(v));
+  return json_line(out);
+}
+
+int check_one(const Request& request, const std::string& subject) {
+  Judged judged;
+  try {
+    judged = judge_run(request, subject);
+  } catch (...) {
+    // A bad run does not keep the others from being judged.
+    const Failure failure = failure_of(std::current_exception(), subject);
+    complain(failure.message);
+    if (request.json) {
+      nlohmann::ordered_json out =
+          head(subject, names_operation(subject) ? subject : "", "error", failure.status);
+      out["error"] = failure.message;
+      print(json_line(out));
+    }
+    return failure.status;
+  }
+  const bool ok = totals_of(judged).wrong == 0;
+  if (!request.json) {
+    print(text_of(subject, judged, request.quiet));
+  } else if (!ok || !request.quiet) {
+    print(json_of(subject, judged));
+  }
+  return ok ? 0 : 1;
+}
+
+}  // namespace
+
+int check_command(const Request& request) {
+  check_subjects(request);
+  if (request.threads) set_threads(*request.threads);
+  const std::size_t count = request.subjects.size();
+  int status = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    progress(detail::cat("checking ", i + 1, " of ", count, ": ", request.subjects[i]));
+    status = std::max(status, check_one(request, request.subjects[i]));
+  }
+  end_progress();
+  return status;
+}
+
+}  // namespace kref

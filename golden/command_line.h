@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of kref as a value (spec/runs.md section 2).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kref {
+
+// NAME=VALUE of a repeatable option, in the order given; no name twice.
+struct Assignment {
+  std::string name, value;
+};
+
+// What the user asks for. Texts are as typed: their meaning is checked where they are used.
+struct Request {
+  std::string verb;                           // "check", "run", "list", "describe", "version"
+  std::vector<std::string> subjects;          // run files, or one operation
+  std::vector<Assignment> in, actual;         // NAME=FILE[:MEMBER]
+  std::vector<Assignment> set;                // KEY=VALUE
+  std::vector<Assignment> dtype;              // NAME=TYPE
+  std::vector<Assignment> in_spec, out_spec;  // NAME=SPEC
+  std::vector<std::string> out;               // FILE or NAME=FILE[:MEMBER]
+  std::optional<std::string> mesh;
+  std::optional<int> threads;
+  std::optional<std::uint64_t> seed;
+  bool json = false, quiet = false;
+};
+
+// A request, or a text to print and an exit status: help (0), or nothing asked (2).
+struct ParsedLine {
+  std::optional<Request> request;
+  std::string text;
+  int status = 0;
+};
+
+// Error: one line, for anything the command does not know.
+ParsedLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace kref

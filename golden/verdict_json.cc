@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/verdict_json.h"
+
+#include <cmath>
+
+namespace kref {
+
+nlohmann::ordered_json number_json(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+nlohmann::ordered_json to_json(const Verdict& verdict) {
+  nlohmann::ordered_json out;
+  out["output"] = verdict.output;
+  out["elements"] = verdict.elements;
+  out["wrong"] = verdict.wrong;
+  out["tiles"] = verdict.tiles;
+  out["wrong_tiles"] = verdict.wrong_tiles;
+  out["pattern"] = verdict.pattern;
+  out["detail"] = verdict.detail;
+  const Worst& worst = verdict.worst;
+  if (worst.element < 0) {
+    out["worst"] = nullptr;
+    return out;
+  }
+  out["worst"] = {{"element", worst.element},
+                  {"index", worst.index},
+                  {"expected", number_json(worst.expected)},
+                  {"actual", number_json(worst.actual)},
+                  {"bound", number_json(worst.bound)},
+                  {"fraction", number_json(worst.ratio)},
+                  {"tile", worst.tile},
+                  {"step", worst.step},
+                  {"device", worst.device}};
+  return out;
+}
+
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace kref
