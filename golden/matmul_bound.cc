@@ -17,11 +17,12 @@ namespace {
 // What the bounds of all elements have in common.
 class Bounds {
  public:
-  Bounds(DType in, const Product& product, Index k, double value_error)
+  Bounds(DType in, const Product& product, Index k, const ProductSums& sums)
       : accumulator_(in == DType::kF64 ? DType::kF64 : DType::kF32),
         n_(static_cast<double>(k * products_per_pair(product.options.parts))),
         unit_(unit_roundoff(accumulator_)),
-        value_error_(value_error),
+        sum_unit_(sums.as_machine ? 2 * unit_ : unit_),
+        value_error_(sums.value_error),
         // Every product and every partial sum may be flushed.
         tiny_(2 * n_ * flush_limit(accumulator_)),
         result_limit_(flush_limit(product.out_dtype)),
@@ -39,7 +40,7 @@ class Bounds {
   // The bound on the sum before it is rounded to the output's type.
   double sum(double steps, double magnitude, double flushed) const {
     if (magnitude == 0) return 0;
-    return (steps * unit_ + value_error_) * magnitude + tiny_ + flushed;
+    return (steps * sum_unit_ + value_error_) * magnitude + tiny_ + flushed;
   }
   // The bound on the output, given that on the sum.
   double output(double value, double sum) const {
@@ -63,16 +64,27 @@ class Bounds {
 
  private:
   DType accumulator_;
-  double n_, unit_, value_error_, tiny_, result_limit_, overflow_;
+  double n_, unit_, sum_unit_, value_error_, tiny_, result_limit_, overflow_;
   DType out_;
   bool rounds_;  // the output is narrower than the accumulator
 };
+
+ProductSums sums(const Array& x, const Array& y, const Product& product, Evaluation evaluation) {
+  constexpr double kMostByLoops = 1 << 22;
+  const ProductSizes p(x, y, product.options);
+  const double products = static_cast<double>(p.batches) * static_cast<double>(p.m) *
+                          static_cast<double>(p.n) * static_cast<double>(p.k) *
+                          products_per_pair(product.options.parts);
+  const bool loops = evaluation == Evaluation::kLoops ||
+                     (evaluation == Evaluation::kAuto && products <= kMostByLoops);
+  return loops ? sums_by_loops(x, y, product.options) : sums_by_tiles(x, y, product.options);
+}
 
 // Turns the sums into the bounds of e, in place where possible: outputs may have 10^8 elements.
 void set_bounds(const Array& x, const Array& y, const Product& product, ProductSums&& s,
                 Expectation& e) {
   const ProductSizes p(x, y, product.options);
-  const Bounds bounds(x.dtype(), product, p.k, s.value_error);
+  const Bounds bounds(x.dtype(), product, p.k, s);
   const std::vector<Index> rows = distinct_magnitudes(x, product.options.trans_x, p.k);
   const std::vector<Index> columns = distinct_magnitudes(y, !product.options.trans_y, p.k);
   e.value = std::move(s.value);
@@ -115,8 +127,8 @@ Blocks blocks_of(const ArrayRef& x, const Product& product, Index k) {
     blocks.extents.push_back(1);
   }
   blocks.axes.insert(blocks.axes.end(), {"i", "j"});
-  blocks.extents.insert(blocks.extents.end(), {product.tile[0], product.tile[1]});
-  const Index last = cdiv(k, product.tile[2]) - 1;
+  blocks.extents.insert(blocks.extents.end(), {product.tile.m, product.tile.n});
+  const Index last = cdiv(k, product.tile.k) - 1;
   if (last >= 0) blocks.steps.append("k=0");
   if (last > 0) blocks.steps.append("..").append(std::to_string(last));
   return blocks;
@@ -160,7 +172,7 @@ class ShortSums {
 
 Hypothesis last_block_dropped(const Array& x, const Array& y, const Product& product) {
   const ShortSums sums(x, y, product);
-  const Index k = sums.choices() + 1, block = product.tile[2];
+  const Index k = sums.choices() + 1, block = product.tile.k;
   Hypothesis h;
   h.pattern = "last k block dropped";
   h.values = sums;
@@ -173,11 +185,14 @@ Hypothesis last_block_dropped(const Array& x, const Array& y, const Product& pro
 
 }  // namespace
 
-Expectation expect_product(const Array& x, const Array& y, const Product& product) {
-  const ProductSizes p(x, y, product.options);
+Expectation expect_product(const Array& x, const Array& y, const Product& asked,
+                           Evaluation evaluation) {
+  const ProductSizes p(x, y, asked.options);
+  Product product = asked;
+  if (product.tile == MatmulTile{}) product.tile = default_matmul_tile(x.dtype(), p.m, p.n, p.k);
   Expectation e;
   e.output.assign(1, 'z');
-  ProductSums s = sums_by_loops(x, y, product.options);
+  ProductSums s = sums(x, y, product, evaluation);
   if (is_float(x.dtype())) {
     set_bounds(x, y, product, std::move(s), e);
   } else {
@@ -199,7 +214,7 @@ std::vector<Expectation> expect_matmul(const Run& run) {
                           : request.precision == "bf16_x6" ? reference::Parts::kBF16x6
                                                            : reference::Parts::kAll;
   product.out_dtype = request.out_dtype;
-  product.tile = request.tile;
+  product.tile = {request.tile[0], request.tile[1], request.tile[2]};
   std::vector<Expectation> out;
   out.push_back(expect_product(run.in.at("x"), run.in.at("y"), product));
   return out;

@@ -27,18 +27,21 @@
 //   may count as zero: inputs (their products are added to the bound), products and partial sums
 //   (2 n times that number), results (the bound is at least |value| when that may lie below). f16
 //   and f8 have such numbers too, but machines widen them to f32, where they are normal;
-// - the error of the value itself, which is summed in f64 (long double for F64 inputs).
+// - the error of the value itself, which is summed in f64. Of F64 inputs small products are summed
+// in
+//   long double; large ones in f64 like the machine's, and the first part of the bound counts
+//   twice.
 //
 // Partial sums lie between -N and P, the sums of the negative and of the positive products. Where P
 // (N) passes the accumulator's range, an honest machine may overflow to +inf (-inf), in some
 // orders, and to NaN where both do.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "dsl/array.h"
 #include "golden/expectation.h"
+#include "kernels/matmul.h"
 #include "kernels/reference.h"
 
 namespace kref {
@@ -52,11 +55,16 @@ inline constexpr double kLambda = 8;
 struct Product {
   reference::MatmulOptions options;
   DType out_dtype = DType::kF32;
-  std::array<Index, 3> tile{128, 128, 128};  // m, n, k: names the tiles and grid steps
+  MatmulTile tile;  // names tiles and grid steps; all zero: default_matmul_tile
 };
 
+// How value and S are computed. kAuto: the plain loops of reference::matmul up to 2^22 products,
+// kernels in f64 above; both give the same up to their own rounding, which the bound includes.
+enum class Evaluation { kAuto, kLoops, kTiles };
+
 // The expectation of z = x y; x and y as reference::matmul takes them. For I8 and U8: exact, I32.
-Expectation expect_product(const Array& x, const Array& y, const Product& product);
+Expectation expect_product(const Array& x, const Array& y, const Product& product,
+                           Evaluation evaluation = Evaluation::kAuto);
 
 // The same for a validated run of the operation `matmul`.
 std::vector<Expectation> expect_matmul(const Run& run);

@@ -2,6 +2,7 @@
 #include "golden/matmul_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -18,6 +19,18 @@ ProductSizes::ProductSizes(const ArrayRef& x, const ArrayRef& y,
   n = y.extents[yr - (options.trans_y ? 2 : 1)];
   shared_y = yr != xr;
 }
+
+namespace {
+
+// The bf16 nearest to v, ties to even, as an f32; overflows to infinity.
+float nearest_bf16(float v) {
+  if (std::isnan(v)) return v;
+  auto bits = std::bit_cast<std::uint32_t>(v);
+  bits += 0x7FFF + ((bits >> 16) & 1);
+  return std::bit_cast<float>(bits & 0xFFFF0000u);
+}
+
+}  // namespace
 
 int products_per_pair(reference::Parts parts) {
   switch (parts) {
@@ -38,9 +51,12 @@ int parts_of(double v, reference::Parts parts, double (&out)[3]) {
   const int count = parts == reference::Parts::kBF16     ? 1
                     : parts == reference::Parts::kBF16x3 ? 2
                                                          : 3;
+  // In f32, where an element comes from and where its parts are exact.
+  auto rest = static_cast<float>(v);
   for (int e = 0; e < count; ++e) {
-    out[e] = static_cast<double>(bf16(v));
-    v -= out[e];
+    const float part = nearest_bf16(rest);
+    out[e] = part;
+    rest -= part;
   }
   return count;
 }

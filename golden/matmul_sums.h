@@ -25,11 +25,18 @@ struct ProductSums {
   std::vector<double> flushed;
   // |value - exact| <= value_error * magnitude.
   double value_error = 0;
+  // The value was summed in the accumulator's own precision, and may be off as a machine may:
+  // value_error does not say so, the bounds count twice.
+  bool as_machine = false;
 };
 
 // By plain loops: reference::matmul; for F64 the same in long double. Of I8 and U8 the value only,
 // as reference::matmul_int.
 ProductSums sums_by_loops(const ArrayRef& x, const ArrayRef& y,
+                          const reference::MatmulOptions& options);
+
+// By tiles in f64, on all cores. Of I8 and U8 the value only, not wrapped.
+ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
                           const reference::MatmulOptions& options);
 
 // The parts of one value under a precision mode; returns how many there are, 1 to 3.
