@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "golden/attention_op.h"
 #include "golden/file_text.h"
 #include "golden/matmul_op.h"
 #include "golden/nearest.h"
@@ -78,7 +79,7 @@ void check_mesh(const Run& run) {
 }  // namespace
 
 std::span<const Operation> operations() {
-  static const std::vector<Operation> all = {matmul_operation()};
+  static const std::vector<Operation> all = {matmul_operation(), attention_operation()};
   return all;
 }
 

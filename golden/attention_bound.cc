@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/attention_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "golden/distinct.h"
+#include "golden/matmul_sums.h"
+#include "golden/rounding.h"
+
+namespace kref {
+namespace {
+
+using reference::AttentionRow;
+
+constexpr double kLog2E = 1.4426950408889634;
+constexpr double kLargestF32 = 0x1.fffffep127;
+// Past any error that is of use: factors stay finite, so that 0 times one is 0.
+constexpr double kHuge = 1e300;
+
+// The different magnitudes among the rows of an array [.., T, D] or [.., T, H, D].
+std::vector<Index> distinct_rows(const ArrayRef& a) {
+  return distinct_magnitudes(a, false, a.extents[3]);
+}
+
+// Those along S, for each batch, group and element: v as [B, S, G * E] or [B, G, S, E].
+std::vector<Index> distinct_columns(const ArrayRef& v, reference::Layout layout) {
+  if (layout == reference::Layout::kBHTD) return distinct_magnitudes(v, true, v.extents[2]);
+  const Index shape[] = {v.extents[0], v.extents[1], v.extents[2] * v.extents[3]};
+  return distinct_magnitudes(ArrayRef(v.dtype, shape, v.data), true, v.extents[1]);
+}
+
+}  // namespace
+
+AttentionBounds::AttentionBounds(const AttentionRun& run)
+    : run_(run),
+      // F64: the expected value is summed in f64 too, and errs as much as what it judges.
+      unit_(run.dtype() == DType::kF64 ? 2 * unit_roundoff(DType::kF64)
+                                       : unit_roundoff(DType::kF32)),
+      tiny_(smallest_normal(run.dtype() == DType::kF64 ? DType::kF64 : DType::kF32)),
+      q_distinct_(distinct_rows(run.in.q)),
+      k_distinct_(distinct_rows(run.in.k)),
+      v_distinct_(distinct_columns(run.in.v, run.options.layout)) {}
+
+void AttentionBounds::Columns::clear(std::size_t width) {
+  for (auto* sums : {&magnitude, &values, &spread, &likely, &worst}) sums->assign(width, 0.0);
+}
+
+double AttentionBounds::likely_steps(Index n, double repeats) const {
+  const auto terms = static_cast<double>(n);
+  return std::min(terms, 4 * std::sqrt(terms * std::max(repeats, 1.0)));
+}
+
+// d_j: steps is that of the sum over D; slack 1 in `likely`, 2 in `worst`.
+double AttentionBounds::score_error(const AttentionRow::Key& key, double maximum, double steps,
+                                    double slack) const {
+  if (std::isinf(key.logit)) return 0;  // a bias of -infinity: the weight is 0 whatever else
+  double error = 0;
+  if (std::isfinite(key.score)) error = (steps + 4 * slack) * unit_ * key.magnitude;
+  if (run_.options.soft_cap) {
+    const double nearest = std::max(0.0, std::fabs(key.score) - error) / *run_.options.soft_cap;
+    const double slope = 1 / std::cosh(nearest);
+    error = error * slope * slope + 8 * slack * unit_ * std::fabs(key.logit);
+  }
+  return error + 2 * slack * unit_ * std::fabs(key.logit - maximum);
+}
+
+void AttentionBounds::weigh(const AttentionRow& row) {
+  const bool bthd = run_.options.layout == reference::Layout::kBTHD;
+  const auto at = [bthd](Index b, Index heads, Index h, Index rows, Index r) {
+    return static_cast<std::size_t>(bthd ? (b * rows + r) * heads + h : (b * heads + h) * rows + r);
+  };
+  const Index group = row.head / (run_.heads / run_.groups);
+  const auto depth = static_cast<double>(run_.depth);
+  const auto q_distinct = static_cast<double>(
+      q_distinct_[at(row.batch, run_.heads, row.head, run_.queries, row.query)]);
+  keys_.clear();
+  const double log_denominator = std::log(row.denominator);
+  const auto factor = [&](double weight, double log_weight, double error, Total& total) {
+    total.down += weight * std::exp(-error);
+    const double up = std::min(std::exp(log_weight + error) - weight, kHuge);
+    total.up = std::min(total.up + up, kHuge);
+    return up;
+  };
+  for (const AttentionRow::Key& key : row.keys) {
+    const auto k_distinct =
+        static_cast<double>(k_distinct_[at(row.batch, run_.groups, group, run_.keys, key.index)]);
+    const double steps = likely_steps(run_.depth, depth / (q_distinct * k_distinct));
+    const double log_weight = key.logit - row.maximum - log_denominator;
+    Key out{key.index, key.weight, 0, 0};
+    out.likely = factor(key.weight, log_weight, score_error(key, row.maximum, steps, 1), likely_);
+    out.worst = factor(key.weight, log_weight, score_error(key, row.maximum, depth, 2), worst_);
+    keys_.push_back(out);
+  }
+  sink_ = 0;
+  if (std::isinf(row.sink)) return;
+  const double log_weight = row.sink - row.maximum - log_denominator;
+  const double error = 2 * unit_ * std::fabs(row.sink - row.maximum);
+  sink_ = std::exp(log_weight);
+  const double likely = factor(sink_, log_weight, error, likely_);
+  const double worst = factor(sink_, log_weight, 2 * error, worst_);
+  for (std::size_t e = 0; e < row.o.size(); ++e) {
+    const double away = std::fabs(row.o[e]);  // its value is 0
+    columns_.spread[e] = away;
+    columns_.likely[e] = likely * away;
+    columns_.worst[e] = worst * away;
+  }
+}
+
+void AttentionBounds::weigh_uniformly() {
+  keys_.clear();
+  const double weight = 1 / static_cast<double>(run_.keys);
+  for (Index j = 0; j < run_.keys; ++j) keys_.push_back({j, weight, 0, 0});
+  likely_.down = worst_.down = 1;
+}
+
+void AttentionBounds::sum_columns(const AttentionRow& row) {
+  // Plain pointers: this loop takes most of the time, and the compiler has to see its vectors.
+  double* magnitude = columns_.magnitude.data();
+  double* values = columns_.values.data();
+  double* spread = columns_.spread.data();
+  double* likely = columns_.likely.data();
+  double* worst = columns_.worst.data();
+  const double* o = row.o.data();
+  for (const Key& key : keys_) {
+    const double* v = row.v + key.index * run_.width;
+    for (std::size_t e = 0; e < row.o.size(); ++e) {
+      const double value = std::fabs(v[e]), away = std::fabs(v[e] - o[e]);
+      magnitude[e] += key.weight * value;
+      values[e] += value;
+      spread[e] = spread[e] < away ? away : spread[e];
+      likely[e] += key.likely * away;
+      worst[e] += key.worst * away;
+    }
+  }
+}
+
+// The bound on an output of that type, given that on the value before its rounding.
+double AttentionBounds::output(double value, double error, DType type) const {
+  const double v = std::fabs(value);
+  const double bound = error + half_spacing(type, v + error);
+  return v - error < flush_limit(type) ? std::max(bound, std::min(v, flush_limit(type))) : bound;
+}
+
+// repeats: how many of the n weights may be equal.
+void AttentionBounds::bound_o(const AttentionRow& row, double repeats) {
+  const DType p = *run_.options.p_dtype;
+  const double p_unit = unit_roundoff(p) > unit_ ? unit_roundoff(p) : 0;
+  const double p_tiny = std::max(flush_limit(p), smallest_normal(p) * unit_roundoff(p)) + tiny_;
+  const auto n = static_cast<Index>(keys_.size());
+  const auto terms = static_cast<double>(n);
+  const Index group = row.head / (run_.heads / run_.groups);
+  const Index first = (row.batch * run_.groups + group) * run_.width;
+  for (std::size_t e = 0; e < row.o.size(); ++e) {
+    const double o = row.o[e];
+    if (!std::isfinite(o)) continue;
+    const double magnitude = columns_.magnitude[e], spread = columns_.spread[e];
+    const auto at_most = [spread](double moved) { return moved <= spread ? moved : spread; };
+    const double fixed = p_tiny * columns_.values[e] + (magnitude > 0 ? tiny_ : 0);
+    const auto v_distinct = static_cast<double>(v_distinct_[static_cast<std::size_t>(first) + e]);
+    const double numerator = likely_steps(n, repeats / v_distinct);
+    const double denominator = likely_steps(n, repeats);
+    out_.likely[e] = at_most(columns_.likely[e] / likely_.down) + fixed +
+                     ((numerator + 8) * unit_ + p_unit) * magnitude +
+                     denominator * unit_ * std::fabs(o);
+    out_.worst[e] = at_most(columns_.worst[e] / worst_.down) + fixed +
+                    ((terms + 16) * unit_ + p_unit) * magnitude +
+                    ((terms + 8) * unit_ + p_unit) * std::fabs(o);
+    out_.likely[e] = output(o, out_.likely[e], run_.out_dtype);
+    out_.worst[e] = output(o, out_.worst[e], run_.out_dtype);
+  }
+}
+
+void AttentionBounds::bound_lse(const AttentionRow& row, double repeats) {
+  if (!std::isfinite(row.lse)) return;
+  const double base = run_.options.lse_base == reference::LogBase::k2 ? kLog2E : 1;
+  const auto bound = [&](const Total& total, double steps, double slack) {
+    const double moved = std::max(std::log1p(total.up), -std::log(total.down));
+    const double rounded = std::fabs(row.maximum) + std::fabs(std::log(row.denominator));
+    const double error = moved + ((steps + 8) + 2 * slack * rounded) * unit_;
+    return output(row.lse, error * base + 2 * slack * unit_ * std::fabs(row.lse), DType::kF32);
+  };
+  const auto n = static_cast<Index>(keys_.size());
+  out_.lse_likely = bound(likely_, likely_steps(n, repeats), 1);
+  out_.lse_worst = bound(worst_, static_cast<double>(n), 2);
+}
+
+std::uint8_t AttentionBounds::overflow(const AttentionRow& row) const {
+  if (run_.dtype() == DType::kF64) return Expectation::kNoOverflow;
+  const double scale = std::fabs(run_.options.scale);
+  double largest = 0;
+  for (const AttentionRow::Key& key : row.keys) {
+    const double sum = key.product * std::max(1.0, scale);
+    if (std::isfinite(sum)) largest = std::max(largest, sum);
+    if (std::isfinite(key.magnitude)) largest = std::max(largest, key.magnitude);
+  }
+  for (const double magnitude : columns_.magnitude) {
+    const double sum = magnitude * std::max(1.0, row.denominator);
+    if (std::isfinite(sum)) largest = std::max(largest, sum);
+  }
+  if (largest < kLargestF32) return Expectation::kNoOverflow;
+  return Expectation::kPlusInfinity | Expectation::kMinusInfinity | Expectation::kNaN;
+}
+
+Index AttentionBounds::distinct_logits(const AttentionRow& row) {
+  sorted_.clear();
+  for (const AttentionRow::Key& key : row.keys) sorted_.push_back(key.logit);
+  std::sort(sorted_.begin(), sorted_.end());
+  return std::unique(sorted_.begin(), sorted_.end()) - sorted_.begin();
+}
+
+const RowBounds& AttentionBounds::operator()(const AttentionRow& row) {
+  out_.likely.assign(row.o.size(), 0.0);
+  out_.worst.assign(row.o.size(), 0.0);
+  out_.lse_likely = out_.lse_worst = 0;
+  out_.overflow = Expectation::kNoOverflow;
+  columns_.clear(row.o.size());
+  likely_ = worst_ = Total{};
+  const bool softmax = row.kind == AttentionRow::Kind::kSoftmax;
+  const bool uniform = row.kind == AttentionRow::Kind::kNoKey &&
+                       run_.options.fully_masked == reference::FullyMasked::kUniform;
+  if ((softmax && !std::isfinite(row.lse)) || !(softmax || uniform)) return out_;
+
+  Index distinct = 1;
+  if (softmax) {
+    distinct = std::max<Index>(1, distinct_logits(row));
+    weigh(row);
+  } else {
+    weigh_uniformly();
+  }
+  sum_columns(row);
+  const double repeats = static_cast<double>(keys_.size()) / static_cast<double>(distinct);
+  bound_o(row, repeats);
+  bound_lse(row, repeats);
+  out_.overflow = overflow(row);
+  return out_;
+}
+
+}  // namespace kref

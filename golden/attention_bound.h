@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far an honest machine may be off in one row of attention.
+//
+// Let u be the unit roundoff of the accumulator (f32; f64 for F64 inputs), s_j the logits, m their
+// maximum, w_j the weights exp(s_j - m) / l of the n keys the row sees, o = sum w_j v_j. Let
+// A_j = |scale| sum |q||k_j| + |bias_j|: what the rounding errors of a score are proportional to.
+//
+// A logit is off by at most
+//     d_j = c ((steps(D) + 4) u A_j) + 8 u |s_j| [under a soft cap only] + 2 u |s_j - m|:
+// the sum over D, then scale and bias; what the cap's slope c = 1 - tanh^2 lets through and its own
+// error; and the argument of exp, in any base. Weights that are off by factors exp(+-d_j) move o by
+// at most
+//     sum w_j (exp(d_j) - 1) |v_j - o| / sum w_j exp(-d_j),
+// because sum w_j (v_j - o) = 0; and never by more than the largest |v_j - o|, since o stays a mean
+// of the values. A sink is one more key whose value is 0. Errors that all logits share (in m, in a
+// rescaling of numerator and denominator) cancel.
+//
+// To it are added
+// - (steps(n) + 8) u sum w|v| + steps(n) u |o|: both sums over keys, exp, the division, rescaling;
+// - p_dtype: its unit roundoff times sum w|v|, and half its subnormal spacing times sum |v|;
+// - numbers below the smallest normal one of f32 that count as 0 (TPU and XLA flush);
+// - half the distance of the output type's neighbours at |o| + all of this.
+// lse is off by log(sum w_j exp(d_j)) or -log(sum w_j exp(-d_j)), the sum's own (steps(n) + 8) u,
+// and the roundings of m, log l, their sum and the change of base.
+//
+// steps(n) is n in `worst`. In `likely` it is min(n, 4 sqrt(n r)) with r as in matmul_bound.h: a
+// number of terms that may be equal, and so may round alike. 4 sqrt(n) is nine standard deviations
+// of the error of a growing sum (each rounding uniform), and 6.7 of one whose first term outweighs
+// the others, the worst order there is.
+//
+// Issue 5's first form, (2 sqrt(D) u max A + (sqrt(n) + 8) u) sum w|v|, is the same bound with
+// every A_j as large as the largest and |v_j - o| replaced by |v_j|: the form here is tight where a
+// row sees few keys or its large scores have no weight, which is where wrong masks hide.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "golden/attention_op.h"
+
+namespace kref {
+
+// The bounds of one row.
+struct RowBounds {
+  std::vector<double> likely, worst;  // of o, E of them; 0 where o is not finite or exactly 0
+  double lse_likely = 0, lse_worst = 0;
+  std::uint8_t overflow = 0;  // Expectation::Overflow bits of the whole row, lse too
+};
+
+class AttentionBounds {
+ public:
+  // `run` must outlive it.
+  explicit AttentionBounds(const AttentionRun& run);
+
+  // `row` as attention_rows hands it out for `run` without p_dtype.
+  const RowBounds& operator()(const reference::AttentionRow& row);
+
+ private:
+  struct Key {
+    Index index;
+    double weight, likely, worst;  // w_j, w_j (exp(d_j) - 1) of both kinds
+  };
+  // Of one kind of bound.
+  struct Total {
+    double up = 0;    // sum w (exp(d) - 1)
+    double down = 0;  // sum w exp(-d)
+  };
+  // Sums over the keys, one entry an element of o: w |v|, |v|, the largest |v - o|, and |v - o|
+  // times the factors of both kinds.
+  struct Columns {
+    std::vector<double> magnitude, values, spread, likely, worst;
+    void clear(std::size_t width);
+  };
+
+  double likely_steps(Index n, double repeats) const;
+  double score_error(const reference::AttentionRow::Key& key, double maximum, double steps,
+                     double slack) const;
+  void weigh(const reference::AttentionRow& row);
+  void weigh_uniformly();
+  void sum_columns(const reference::AttentionRow& row);
+  void bound_o(const reference::AttentionRow& row, double repeats);
+  void bound_lse(const reference::AttentionRow& row, double repeats);
+  double output(double value, double error, DType type) const;
+  std::uint8_t overflow(const reference::AttentionRow& row) const;
+  Index distinct_logits(const reference::AttentionRow& row);
+
+  const AttentionRun& run_;
+  double unit_, tiny_;  // unit roundoff of the accumulator, its smallest normal number
+  std::vector<Index> q_distinct_, k_distinct_, v_distinct_;  // different magnitudes in a vector
+  std::vector<Key> keys_;
+  Columns columns_;
+  std::vector<double> sorted_;
+  Total likely_, worst_;
+  double sink_ = 0;  // weight of the sink
+  RowBounds out_;
+};
+
+// The expectations of a validated run's outputs.
+std::vector<Expectation> expect_attention(const Run& run);
+
+}  // namespace kref

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the outputs of an attention run ought to hold: value, bounds and blocks of every element.
+#include <algorithm>
+
+#include "golden/attention_bound.h"
+
+namespace kref {
+namespace {
+
+using reference::AttentionRow;
+
+Expectation empty(const char* name, std::size_t size) {
+  Expectation e;
+  e.output = name;
+  e.value.resize(size);
+  e.likely.resize(size);
+  e.worst.resize(size);
+  return e;
+}
+
+void set_overflow(Expectation& e, std::size_t first, std::size_t count, std::uint8_t bits) {
+  if (bits == Expectation::kNoOverflow) return;
+  if (e.overflow.empty()) e.overflow.assign(e.value.size(), Expectation::kNoOverflow);
+  std::fill_n(e.overflow.begin() + static_cast<std::ptrdiff_t>(first), count, bits);
+}
+
+// One block is what published kernels compute at a time: the rows of one q block of one head.
+Blocks blocks(const AttentionRun& run, bool lse) {
+  Blocks out{.axes = {"batch", "head", "iq"}, .extents = {1, 1, kAttentionQueryBlock}, .steps = ""};
+  if (!lse) {
+    if (run.options.layout == reference::Layout::kBTHD) {
+      std::swap(out.axes[1], out.axes[2]);
+      std::swap(out.extents[1], out.extents[2]);
+    }
+    out.axes.push_back("e");
+    out.extents.push_back(std::max<Index>(1, run.width));
+  }
+  const Index last = cdiv(run.keys, kAttentionKeyBlock) - 1;
+  if (last == 0) out.steps = "ik=0";
+  if (last > 0) out.steps = "ik=0.." + std::to_string(last);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Expectation> expect_attention(const Run& given) {
+  const AttentionRun run = read_attention(given);
+  const auto rows = static_cast<std::size_t>(run.batches * run.heads * run.queries);
+  const auto width = static_cast<std::size_t>(run.width);
+  Expectation o = empty("o", rows * width), lse = empty("lse", rows);
+  o.blocks = blocks(run, false), lse.blocks = blocks(run, true);
+
+  // Probabilities stay as they are: machines round them after different shifts, so the value in the
+  // middle is the exact one, and the bound covers the rounding.
+  reference::AttentionOptions exact = run.options;
+  exact.p_dtype.reset();
+  AttentionBounds bounds(run);
+  std::size_t at = 0;
+  reference::attention_rows(run.in, exact, [&](const AttentionRow& row) {
+    const RowBounds& b = bounds(row);
+    const auto first = static_cast<std::size_t>(
+        reference::o_offset(exact.layout, run.heads, run.queries, run.width, row));
+    for (std::size_t e = 0; e < width; ++e) {
+      o.value[first + e] = row.o[e];
+      o.likely[first + e] = b.likely[e];
+      o.worst[first + e] = b.worst[e];
+    }
+    set_overflow(o, first, width, b.overflow);
+    lse.value[at] = row.lse, lse.likely[at] = b.lse_likely, lse.worst[at] = b.lse_worst;
+    set_overflow(lse, at, 1, b.overflow);
+    ++at;
+  });
+
+  std::vector<Expectation> out;
+  if (given.out.contains("o")) out.push_back(std::move(o));
+  if (given.out.contains("lse")) out.push_back(std::move(lse));
+  return out;
+}
+
+}  // namespace kref
