@@ -52,10 +52,11 @@ class Compared {
   bool wrong(Index i) const { return ratio(i) > 1; }
 
   // For guesses. Is element i right if it ought to be `value`, whose error is that of the true one
-  // but for one rounding to the output's type?
+  // but for the rounding of a larger number to the output's type?
   bool fits(Index i, double value) const {
-    const double rounding = exact() ? 0 : half_spacing(dtype(), value);
-    return ratio(actual(i), value, bound(i) + rounding, Expectation::kNoOverflow) <= 1;
+    double more = exact() ? 0 : half_spacing(dtype(), value) - half_spacing(dtype(), expected(i));
+    if (!(more > 0)) more = 0;
+    return ratio(actual(i), value, bound(i) + more, Expectation::kNoOverflow) <= 1;
   }
   // Is element i right if it ought to be what is expected of element j?
   bool holds(Index i, Index j) const {

@@ -10,7 +10,8 @@ namespace detail {
 
 void Evidence::add(const Compared& c, Index element, double tolerance) {
   const double off = std::fabs(c.actual(element) - c.expected(element));
-  if (!std::isfinite(off)) {  // a non-finite value explained: one kind out of three or so
+  // One kind of non-finite value out of three; and zero is what many faults leave behind.
+  if (!std::isfinite(off) || c.actual(element) == 0) {
     bits_ += 1.5;
     return;
   }

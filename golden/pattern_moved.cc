@@ -86,7 +86,7 @@ Index source_row(const Segment& s, Index by, bool wrap) {
 }
 
 bool rows_moved(const Compared& c, const Matrices& m, const std::vector<Segment>& all, bool whole,
-                std::vector<Guess>& guesses) {
+                bool sure, std::vector<Guess>& guesses) {
   const Segment& first = all[0];
   for (const bool wrap : {false, true}) {
     for (Index distance = 1; distance < m.rows; ++distance) {
@@ -99,8 +99,9 @@ bool rows_moved(const Compared& c, const Matrices& m, const std::vector<Segment>
         std::string text = "row " + std::to_string(first.row) + " holds row " +
                            std::to_string(source_row(first, by, wrap));
         if (all.size() > 1) text += ", and so on for " + std::to_string(all.size()) + " rows";
-        guesses.push_back({"rows shifted", text + (whole ? "" : " of the tile")});
-        guesses.back().moves_tiles = by % c.block(c.rank() - 2) == 0 && c.block(c.rank() - 2) > 1;
+        const Index block = c.block(c.rank() - 2);
+        guesses.push_back({"rows shifted", text + (whole ? "" : " of the tile"), sure,
+                           by % block == 0 && block > 1});
         return true;
       }
     }
@@ -109,19 +110,18 @@ bool rows_moved(const Compared& c, const Matrices& m, const std::vector<Segment>
 }
 
 // The segment is turned by `by` columns: what left at one end comes in at the other, or leaves
-// zeros, poison or the old value there.
-bool turned(const Compared& c, const Matrices& m, const Segment& s, Index by) {
+// zeros, poison or the old value there. Evidence counts wrong elements that hold another's value.
+bool turned(const Compared& c, const Matrices& m, const Segment& s, Index by, Evidence& evidence) {
   const Index base = (s.matrix * m.rows + s.row) * m.columns + s.begin;
   for (Index j = 0; j < s.width; ++j) {
-    const Index from = j + by;
-    if (from >= 0 && from < s.width) {
-      if (!c.holds(base + j, base + from)) return false;
+    const Index from = ((j + by) % s.width + s.width) % s.width;
+    const bool inside = j + by >= 0 && j + by < s.width, wrong = c.wrong(base + j);
+    if (c.holds(base + j, base + from)) {
+      if (wrong) evidence.add(c, base + j, c.bound(base + from));
       continue;
     }
     const double a = c.actual(base + j);
-    const Index wrapped = (from % s.width + s.width) % s.width;
-    if (c.holds(base + j, base + wrapped) || c.holds(base + j, base + j)) continue;
-    if (a != 0 && !std::isnan(a)) return false;
+    if (inside || (wrong && a != 0 && !std::isnan(a))) return false;
   }
   return true;
 }
@@ -131,13 +131,16 @@ bool rows_turned(const Compared& c, const Matrices& m, const std::vector<Segment
   // Beyond half the width nearly everything could count as "came in at the other end".
   for (Index distance = 1; distance <= all[0].width / 2; ++distance) {
     for (const Index by : {-distance, distance}) {
-      const auto ok = [&](const Segment& s) { return turned(c, m, s, by); };
-      if (!ok(all[0]) || !std::all_of(all.begin(), all.end(), ok)) continue;
+      Evidence evidence;
+      const auto ok = [&](const Segment& s) { return turned(c, m, s, by, evidence); };
+      if (!ok(all[0])) continue;
+      if (!std::all_of(all.begin() + 1, all.end(), ok)) continue;
       std::string text = "row " + std::to_string(all[0].row) + " is shifted by " +
                          std::to_string(distance) + (by < 0 ? " to the right" : " to the left");
       if (all.size() > 1) text += ", and so on for " + std::to_string(all.size()) + " rows";
-      guesses.push_back({"rows shifted", text + (whole ? "" : " inside the tile")});
-      guesses.back().moves_tiles = by % c.block(c.rank() - 1) == 0 && c.block(c.rank() - 2) > 1;
+      guesses.push_back({"rows shifted", text + (whole ? "" : " inside the tile"),
+                         evidence.enough(4.0 * static_cast<double>(m.rows + m.columns)),
+                         by % c.block(c.rank() - 1) == 0 && c.block(c.rank() - 2) > 1});
       return true;
     }
   }
@@ -215,10 +218,8 @@ void guess_rows(const Compared& c, const WrongElements& wrong, std::vector<Guess
   const bool sure = moved_evidence(c, wrong).enough(4.0 * static_cast<double>(m.rows + m.columns));
   for (const bool whole : {true, false}) {
     const std::vector<Segment> all = segments(c, wrong, whole);
-    if (rows_moved(c, m, all, whole, guesses) || rows_turned(c, m, all, whole, guesses)) {
-      guesses.back().sure = sure;
-      return;
-    }
+    if (rows_moved(c, m, all, whole, sure, guesses)) return;
+    if (rows_turned(c, m, all, whole, guesses)) return;
   }
 }
 

@@ -97,7 +97,16 @@ void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Gue
     const double sharp = e / std::max(c.exact() ? 0.5 : c.bound(i), 1e-300);
     if (best < 0 || sharp > sharpest) best = i, sharpest = sharp;
   }
-  if (best < 0 || c.expected(best) == 0) return;
+  if (best < 0) {
+    // Nothing but infinities: a factor of ordinary size may have made them, if they were near.
+    constexpr double kOrdinary = 1024;
+    const Factors f = common_factors(c, wrong, 1);
+    if (f.any() && f.low < kOrdinary && f.high > -kOrdinary) {
+      guesses.push_back({"scaled by c", "", false});
+    }
+    return;
+  }
+  if (c.expected(best) == 0) return;
 
   const double about = c.actual(best) / c.expected(best);
   const Factors f = common_factors(c, wrong, about);
