@@ -23,10 +23,12 @@ constexpr const char* kCheckFooter =
   kref check matmul --in x=x.npy --in y=y.npy --actual z=z.npy
 One line a run: ok or MISMATCH, the elements compared, the largest error as a fraction of
 its bound; under a mismatch what is wrong and where. --json: one object a line with the keys
-run, op, verdict (ok, mismatch, error), exit, compared, elements, wrong, largest_error, and
-outputs: a list of output, elements, wrong, tiles, wrong_tiles, pattern, detail, worst (element,
-index, expected, actual, bound, fraction, tile, step, device); or error: the message. Numbers
-that are not finite are the strings "nan", "inf", "-inf".)";
+  run, op, verdict (ok, mismatch, error), exit, compared, elements, wrong, largest_error,
+  outputs: list of output, dtype, shape, elements, wrong, tiles, wrong_tiles, tile_axes,
+    first_wrong_tiles (tile, wrong, elements, device), pattern, detail,
+    worst (element, index, expected, actual, bound, fraction, tile, step, device),
+  error: the message, in place of what follows exit.
+Numbers that are not finite are the strings "nan", "inf", "-inf".)";
 
 constexpr const char* kRunFooter =
     R"(Writes by the name of FILE: .safetensors a run file with inputs, options and outputs (its

@@ -14,10 +14,20 @@ nlohmann::ordered_json number_json(double value) {
 nlohmann::ordered_json to_json(const Verdict& verdict) {
   nlohmann::ordered_json out;
   out["output"] = verdict.output;
+  out["dtype"] = name_of(verdict.dtype);
+  out["shape"] = verdict.shape;
   out["elements"] = verdict.elements;
   out["wrong"] = verdict.wrong;
   out["tiles"] = verdict.tiles;
   out["wrong_tiles"] = verdict.wrong_tiles;
+  out["tile_axes"] = verdict.tile_axes;
+  out["first_wrong_tiles"] = nlohmann::ordered_json::array();
+  for (const WrongTile& tile : verdict.first_wrong_tiles) {
+    out["first_wrong_tiles"].push_back({{"tile", tile.tile},
+                                        {"wrong", tile.wrong},
+                                        {"elements", tile.elements},
+                                        {"device", tile.device}});
+  }
   out["pattern"] = verdict.pattern;
   out["detail"] = verdict.detail;
   const Worst& worst = verdict.worst;

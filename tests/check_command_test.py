@@ -65,6 +65,8 @@ class Check(CommandTest):
         self.assertEqual(wrong["largest_error"], "inf")
         output = wrong["outputs"][0]
         self.assertEqual((output["output"], output["wrong"]), ("z", 1))
+        self.assertEqual((output["dtype"], output["shape"]), ("F32", [7, 13]))
+        self.assertEqual(output["first_wrong_tiles"][0]["wrong"], 1)
         self.assertEqual((output["worst"]["index"], output["worst"]["actual"]), ([0, 3], "nan"))
         self.assertEqual((error["verdict"], error["exit"], error["op"]), ("error", 2, None))
         self.assertIn("absent.safetensors", error["error"])
