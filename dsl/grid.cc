@@ -18,6 +18,8 @@ using detail::Program;
 
 namespace {
 
+std::atomic<std::uint64_t> check_seed{1};
+
 // Names outlive their grid, since axes and handles do and carry them into messages.
 const char* intern(std::string_view name) {
   static std::mutex mutex;
@@ -145,13 +147,15 @@ void Grid::declare_scratch(std::string_view name, DType type, std::span<const In
   p.operands.push_back(std::move(o));
 }
 
+void set_check_seed(std::uint64_t seed) { check_seed = seed; }
+
 Index Grid::steps() const { return program_->count_steps(); }
 
 Trace Grid::run_erased(detail::Body body) {
   const char* checks = std::getenv("KREF_CHECKS");
   if (checks != nullptr && *checks != '\0') {
     KREF_CHECK(std::strcmp(checks, "full") == 0, "KREF_CHECKS is '", checks, "', expected 'full'");
-    return check_erased(body, {});
+    return check_erased(body, {.seed = check_seed});
   }
   program_->prepare();
   return detail::run(*program_, body);

@@ -44,6 +44,9 @@ struct CheckOptions {
                                 // together need more; 0: no limit
 };
 
+// The seed of the checks that KREF_CHECKS=full makes of every later Grid::run; 1 unless set.
+void set_check_seed(std::uint64_t seed);
+
 namespace detail {
 
 enum class Kind : std::uint8_t { kIn, kOut, kInOut, kScratch };
