@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "dsl/threads.h"
 #include "golden/assemble.h"
 #include "golden/commands.h"
 #include "golden/console.h"
@@ -132,7 +131,7 @@ int check_one(const Request& request, const std::string& subject) {
 
 int check_command(const Request& request) {
   check_subjects(request);
-  if (request.threads) set_threads(*request.threads);
+  set_execution(request);
   const std::size_t count = request.subjects.size();
   int status = 0;
   for (std::size_t i = 0; i < count; ++i) {

@@ -24,6 +24,9 @@ struct Failure {
 // `subject` is what was being worked on; the message begins with it unless it names it already.
 Failure failure_of(std::exception_ptr error, const std::string& subject);
 
+// --threads and --seed, for all that is computed from here on.
+void set_execution(const Request& request);
+
 // "kref 1.0.0".
 const char* version_string();
 

@@ -6,6 +6,8 @@
 #include <new>
 
 #include "dsl/check.h"
+#include "dsl/grid.h"
+#include "dsl/threads.h"
 #include "golden/commands.h"
 #include "golden/console.h"
 #include "golden/operation.h"
@@ -14,6 +16,11 @@
 namespace kref {
 
 const char* version_string() { return "kref " KREF_VERSION; }
+
+void set_execution(const Request& request) {
+  if (request.threads) set_threads(*request.threads);
+  if (request.seed) set_check_seed(*request.seed);
+}
 
 Failure failure_of(std::exception_ptr error, const std::string& subject) {
   Failure failure;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "dsl/threads.h"
 #include "golden/array_file.h"
 #include "golden/assemble.h"
 #include "golden/commands.h"
@@ -97,7 +96,7 @@ std::string summary(const Request& request, const Run& run) {
 
 int run_command(const Request& request) {
   check_subjects(request);
-  if (request.threads) set_threads(*request.threads);
+  set_execution(request);
   KREF_CHECK(request.subjects.size() == 1, "run: expected one run, found ",
              request.subjects.size());
   const std::string& subject = request.subjects[0];

@@ -54,13 +54,23 @@ class Run(CommandTest):
         self.refused("run", "matmul", *given, "--out", self.tmp / "d.npy", mentions="d.npy")
 
     def test_same_bits_for_every_thread_count_and_tile(self):
-        file, seen = RUNS / "m21-tiles.safetensors", set()
+        out, seen = self.tmp / "z.npy", set()
+
+        def run(*options, **more):
+            self.assertEqual(kref("run", RUNS / "m21-tiles.safetensors", *options, "--out", out, **more)[0], 0)
+            seen.add(out.read_bytes())
+            out.unlink()
+
         for threads in ("1", "2", "3", "8"):
             for tile in ("[8,8,8]", "[16,32,24]", "[1000,1000,1000]", "[1,1,1]", "[40,7,2147483647]"):
-                out = self.tmp / "z.npy"
-                kref("run", file, "--threads", threads, "--set", f"tile={tile}", "--out", out)
-                seen.add(out.read_bytes())
+                run("--threads", threads, "--set", f"tile={tile}")
+        for seed in ("0", "1", "18446744073709551615"):
+            run("--seed", seed, env=os.environ | {"KREF_CHECKS": "full"})
         self.assertEqual(len(seen), 1)
+
+    def test_the_strict_checks_are_named(self):
+        self.refused("run", RUNS / "m21-tiles.safetensors", "--out", self.tmp / "z.npy", mentions="KREF_CHECKS",
+                     env=os.environ | {"KREF_CHECKS": "ful"})
 
 
 class About(CommandTest):
