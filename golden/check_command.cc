@@ -46,24 +46,27 @@ Judged judge_run(const Request& request, const std::string& subject) {
   return judged;
 }
 
-// The report of every wrong output, cut to kReportLines, each line indented.
+// Appends at most `most` lines of `text` to `out`, indented; returns how many lines that took.
+std::size_t append_lines(const std::string& text, std::size_t most, std::string& out) {
+  std::size_t lines = 0;
+  for (std::size_t at = 0; at < text.size() && lines < most; ++lines) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    out.append("  ").append(text, at, end - at).append("\n");
+    at = end + 1;
+  }
+  return lines;
+}
+
+// The reports of the wrong outputs within kReportLines: each has its first line at least, which
+// says how many elements are wrong; the earlier ones have the rest of the room.
 std::string reports(const Judged& judged) {
-  std::string text;
+  std::size_t wrong = 0, used = 0;
+  for (const Verdict& v : judged.verdicts) wrong += v.ok() ? 0 : 1;
+  std::string out;
   for (const Verdict& v : judged.verdicts) {
     if (v.ok()) continue;
-    text += report(v);
-    if (!text.ends_with('\n')) text += '\n';
-  }
-  std::string out;
-  std::size_t lines = 0,
-              left = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  for (std::size_t at = 0; at < text.size(); ++lines, --left) {
-    if (lines + 1 == kReportLines && left > 1) {
-      return out + detail::cat("  (", left, " more lines; --json has all outputs)\n");
-    }
-    const std::size_t end = text.find('\n', at) + 1;
-    out += "  " + text.substr(at, end - at);
-    at = end;
+    --wrong;
+    used += append_lines(report(v), kReportLines - used - wrong, out);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kref check` as a user meets it: lines, JSON, separate arrays, options, errors by name."""
 import json
+import struct
 import sys
 import unittest
 
@@ -35,6 +36,22 @@ class Check(CommandTest):
                                    r"largest error \S+ of its bound$")
         self.assertTrue(1 < len(lines) <= 26, lines)
         self.assertIn("z", lines[1])
+
+    def test_report_of_several_outputs(self):
+        meta, tensors = read(RUNS / "attention" / "a021-window-no-left.safetensors")
+        for name in ("out.o", "out.lse"):
+            dtype, shape, raw = tensors[name]
+            tensors[name] = (dtype, shape, struct.pack("<f", 1e6) * (len(raw) // 4))
+        bad = self.tmp / "both.safetensors"
+        write(bad, meta, tensors)
+        code, out, _ = kref("check", bad)
+        lines = out.splitlines()
+        self.assertEqual(code, 1)
+        self.assertRegex(lines[0], "^MISMATCH .* 360 of 360 elements compared, 360 wrong, ")
+        self.assertLessEqual(len(lines), 26)
+        self.assertTrue(all(line.startswith("  ") for line in lines[1:]))
+        outputs = json.loads(kref("check", "--json", bad)[1])["outputs"]
+        self.assertEqual({o["output"]: o["wrong"] for o in outputs}, {"o": 320, "lse": 40})
 
     def test_one_bad_file_among_several_does_not_hide_the_others(self):
         bad = self.mutant()
