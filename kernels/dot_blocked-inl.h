@@ -10,6 +10,7 @@
 #define KREF_KERNELS_DOT_BLOCKED_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -32,6 +33,14 @@ inline constexpr Index kRowStride = kDepth + 16;
 // share the second-level cache or spill a little into the third.
 inline constexpr Index kBlockRows = 512;
 inline constexpr Index kBlockColumns = 512;
+inline constexpr Index kPanelsAtOnce = 4;
+inline constexpr Index kRowsAhead = 8;
+
+template <class T>
+HWY_INLINE void PrefetchRow(const T* row, Index n) {
+  constexpr Index kLine = static_cast<Index>(64 / sizeof(T));
+  for (Index i = 0; i < n; i += kLine) hwy::Prefetch(row + i);
+}
 
 // Element (row, k) of an operand seen as rows of k, whatever its storage.
 template <class T>
@@ -60,6 +69,7 @@ struct Packer {
     if (!side.along_k) return columns(side, r0, count, k0, k, ranks, out, stride);
     for (Index i = 0; i < count; ++i, out += stride) {
       const T* src = side.data + (r0 + i) * side.stride + k0;
+      if (i + 2 < count) PrefetchRow(src + 2 * side.stride, k);
       if (plain()) {
         WidenRow(src, k, out);
         if (k % kPair != 0) Put(out, k, Raw{});
@@ -145,20 +155,43 @@ struct Packer {
     if constexpr (kPair == 2) {
       pair_rows(side, j0, count, k0, k, out, width);
     } else {
-      for (Index l = 0; l < k; ++l) {
-        const T* src = side.data + (k0 + l) * side.stride + j0;
-        for (Index j = 0; j < count; j += width) {
-          const Index n = std::min(width, count - j);
-          Lane* to = out + j * depth_all + l * terms.count * width;
-          WidenRow(src + j, n, to);
-          if constexpr (std::is_same_v<Lane, float>) {
-            if (plain()) continue;
-            float value[HWY_MAX_BYTES / 2];
-            std::copy(to, to + n, value);
-            for (int t = 0; t < terms.count; ++t) PartRow(value, n, ranks[t], to + t * width);
+      // A few panels side by side: their stretch of each row is long enough to be fetched well, and
+      // few enough streams are written.
+      const Index stretch = kPanelsAtOnce * width;
+      for (Index j0s = 0; j0s < count; j0s += stretch) {
+        const Index end = std::min(count, j0s + stretch);
+        for (Index l = 0; l < k; ++l) {
+          const T* src = side.data + (k0 + l) * side.stride + j0;
+          // Rows are too short a run for the hardware to fetch ahead across them.
+          if (l + kRowsAhead < k) PrefetchRow(src + kRowsAhead * side.stride + j0s, end - j0s);
+          for (Index j = j0s; j < end; j += width) {
+            panel_row(src + j, std::min(width, end - j), ranks,
+                      out + j * depth_all + l * terms.count * width, width);
           }
         }
       }
+    }
+  }
+
+  // One row of one y panel, all its terms.
+  void panel_row(const T* src, Index n, const signed char* ranks, Lane* to, Index width) const {
+    if constexpr (HasLoadWide<typename Family::D, T>) {
+      if (n == width && plain()) {
+        const typename Family::D d;
+#pragma GCC unroll 2
+        for (int v = 0; v < kColumnVectors; ++v) {
+          const auto at = v * static_cast<Index>(hn::Lanes(d));
+          hn::Store(LoadWide(d, src + at), d, to + at);
+        }
+        return;
+      }
+    }
+    if constexpr (kPair == 1) WidenRow(src, n, to);
+    if constexpr (std::is_same_v<Lane, float>) {
+      if (plain()) return;
+      float value[HWY_MAX_BYTES / 2];
+      std::copy(to, to + n, value);
+      for (int t = 0; t < terms.count; ++t) PartRow(value, n, ranks[t], to + t * width);
     }
   }
 
@@ -218,6 +251,13 @@ HWY_INLINE void MultiplyPanels(const typename Family::Lane* x, Index rows,
       const Lane* xi = x + i * kRowStride;
       Lane* cij = c + i * c_stride + j;
       if (n == width) {
+        // The sums that come next are far away; the kernel waits for them before anything else.
+        const Lane* next = cij + kRows * c_stride;
+        for (Index r = 0; r < std::min<Index>(kRows, rows - i - m); ++r, next += c_stride) {
+#pragma GCC unroll 2
+          for (int v = 0; v < kColumnVectors; ++v)
+            hwy::Prefetch(next + v * (width / kColumnVectors));
+        }
         MicroRows<Family>(m, xi, kRowStride, panel, depth, cij, c_stride);
         continue;
       }
@@ -250,12 +290,12 @@ void Blocked(const DotArgs& a) {
   for (Index k0 = 0; k0 < a.k; k0 += pack.k_step()) {
     const Index k = std::min(pack.k_step(), a.k - k0);
     const Index depth = pack.depth(k);
-    for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
-      const Index m = std::min(kBlockRows, a.m - i0);
-      pack.rows(x, i0, m, k0, k, pack.terms.x, xp, kRowStride);
-      for (Index j0 = 0; j0 < a.n; j0 += kBlockColumns) {
-        const Index n = std::min(kBlockColumns, a.n - j0);
-        pack.panels(y, j0, n, k0, k, pack.terms.y, yp);
+    for (Index j0 = 0; j0 < a.n; j0 += kBlockColumns) {
+      const Index n = std::min(kBlockColumns, a.n - j0);
+      pack.panels(y, j0, n, k0, k, pack.terms.y, yp);
+      for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
+        const Index m = std::min(kBlockRows, a.m - i0);
+        pack.rows(x, i0, m, k0, k, pack.terms.x, xp, kRowStride);
         MultiplyPanels<Family>(xp, m, yp, n, depth, acc + i0 * a.acc_stride + j0, a.acc_stride);
       }
     }

@@ -7,7 +7,7 @@
 //
 #include <hwy/highway.h>
 
-#include "kernels/dot_blocked-inl.h"
+#include "kernels/dot_stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
@@ -15,15 +15,15 @@ namespace kref::detail::HWY_NAMESPACE {
 void DotAddF32(const DotArgs& a) {
   switch (a.type) {
     case DType::kF32:
-      return Blocked<FloatFamily<float>, float>(a);
+      return Dot<FloatFamily<float>, float>(a);
     case DType::kBF16:
-      return Blocked<FloatFamily<float>, bf16>(a);
+      return Dot<FloatFamily<float>, bf16>(a);
     case DType::kF16:
-      return Blocked<FloatFamily<float>, f16>(a);
+      return Dot<FloatFamily<float>, f16>(a);
     case DType::kF8E4M3:
-      return Blocked<FloatFamily<float>, f8_e4m3>(a);
+      return Dot<FloatFamily<float>, f8_e4m3>(a);
     default:
-      return Blocked<FloatFamily<float>, f8_e5m2>(a);
+      return Dot<FloatFamily<float>, f8_e5m2>(a);
   }
 }
 

@@ -7,12 +7,12 @@
 //
 #include <hwy/highway.h>
 
-#include "kernels/dot_blocked-inl.h"
+#include "kernels/dot_stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 
-void DotAddF64(const DotArgs& a) { Blocked<FloatFamily<double>, double>(a); }
+void DotAddF64(const DotArgs& a) { Dot<FloatFamily<double>, double>(a); }
 
 }  // namespace kref::detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/dot_args.h"
 
@@ -18,39 +19,42 @@ HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// out[i] = src[i] as a panel element, exact. Reads nothing past src[n - 1].
-HWY_INLINE void WidenRow(const float* src, Index n, float* out) {
-  std::memcpy(out, src, static_cast<std::size_t>(n) * sizeof(float));
+// One vector of panel elements from as many values of the source, exact.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const hn::TFromD<D>* src) {
+  return hn::LoadU(d, src);
 }
-HWY_INLINE void WidenRow(const double* src, Index n, double* out) {
-  std::memcpy(out, src, static_cast<std::size_t>(n) * sizeof(double));
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const bf16* src) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(src));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
 }
-
-HWY_INLINE void WidenRow(const bf16* src, Index n, float* out) {
-  const hn::ScalableTag<std::uint32_t> d32;
-  const hn::Rebind<std::uint16_t, decltype(d32)> d16;
-  const hn::RebindToFloat<decltype(d32)> df;
-  const auto lanes = static_cast<Index>(hn::Lanes(d32));
-  const auto* bits = reinterpret_cast<const std::uint16_t*>(src);
-  Index i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, bits + i)))), df,
-               out + i);
-  }
-  for (; i < n; ++i) out[i] = static_cast<float>(src[i]);
-}
-
-HWY_INLINE void WidenRow(const f16* src, Index n, float* out) {
-  Index i = 0;
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  const hn::ScalableTag<float> df;
-  const hn::Rebind<hwy::float16_t, decltype(df)> d16;
-  const auto lanes = static_cast<Index>(hn::Lanes(df));
-  const auto* half = reinterpret_cast<const hwy::float16_t*>(src);
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(hn::PromoteTo(df, hn::LoadU(d16, half + i)), df, out + i);
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const f16* src) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(src)));
+}
 #endif
-  for (; i < n; ++i) out[i] = static_cast<float>(src[i]);
+// Element types without a vector form on this target go through scalars.
+template <class D, class T>
+concept HasLoadWide = requires(D d, const T* src) {
+  LoadWide(d, src);
+};
+
+// out[i] = src[i] as a panel element, exact. Reads nothing past src[n - 1].
+template <class T, class Lane>
+requires(!std::is_integral_v<T> && sizeof(T) > 1) HWY_INLINE
+    void WidenRow(const T* src, Index n, Lane* out) {
+  const hn::ScalableTag<Lane> d;
+  Index i = 0;
+  if constexpr (HasLoadWide<decltype(d), T>) {
+    const auto lanes = static_cast<Index>(hn::Lanes(d));
+    for (; i + lanes <= n; i += lanes) hn::StoreU(LoadWide(d, src + i), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = static_cast<Lane>(src[i]);
 }
 
 template <class F8>

@@ -7,14 +7,14 @@
 //
 #include <hwy/highway.h>
 
-#include "kernels/dot_blocked-inl.h"
+#include "kernels/dot_stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 
 void DotAddS32(const DotArgs& a) {
-  if (a.type == DType::kI8) return Blocked<PairFamily, std::int8_t>(a);
-  Blocked<PairFamily, std::uint8_t>(a);
+  if (a.type == DType::kI8) return Dot<PairFamily, std::int8_t>(a);
+  Dot<PairFamily, std::uint8_t>(a);
 }
 
 }  // namespace kref::detail::HWY_NAMESPACE

@@ -109,18 +109,17 @@ void run(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z, const M
 
 MatmulTile default_matmul_tile([[maybe_unused]] DType type, Index m, Index n, Index k) {
   const auto at_least_one = [](Index v) { return v < 1 ? 1 : v; };
-  // 256 x 512 keeps what is packed for one step within a second-level cache, and packing at a few
-  // percent of the arithmetic: each packed element serves 256 or 512 products.
-  MatmulTile t{256, 512, 1024};
+  // Packing costs a tile m x n x k about (1/m + 1/n) of its arithmetic, so tiles are large; but not
+  // so large that a product of some size has fewer than a few for the threads.
+  MatmulTile t{512, 512, 1024};
   if (m <= 64) t = {64, 1024, 512};  // bound by reading y: long pieces of its rows
-  // Enough tiles for some threads.
-  while (cdiv(at_least_one(m), t.m) * cdiv(at_least_one(n), t.n) < 4 && t.m * t.n > 64 * 64) {
+  const Index enough = at_least_one(m) * at_least_one(n) > 512 * 512 ? 4 : 2;
+  while (cdiv(at_least_one(m), t.m) * cdiv(at_least_one(n), t.n) < enough && t.n >= 128) {
     if (t.n > t.m || m <= t.m / 2) {
       t.n /= 2;
     } else {
       t.m /= 2;
     }
-    if (t.n < 64) break;
   }
   return {std::min(t.m, at_least_one(m)), std::min(t.n, at_least_one(n)),
           std::min(t.k, at_least_one(k))};
