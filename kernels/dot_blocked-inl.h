@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dot_add by packing: pieces of x and y are widened into panels that lie as the micro-kernel reads
-// them, then every pair of panels is multiplied. Transposition, element type and split precision
-// are matters of packing only; one micro-kernel serves them all.
+// dot_add by packing: pieces of x and y become panels, then every pair of panels is multiplied.
 
 #if defined(KREF_KERNELS_DOT_BLOCKED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KREF_KERNELS_DOT_BLOCKED_INL_H_
@@ -15,225 +13,23 @@
 
 #include <algorithm>
 
-#include "kernels/dot_args.h"
-#include "kernels/dot_micro-inl.h"
-#include "kernels/dot_pack-inl.h"
+#include "kernels/dot_panels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Panel depth: panel elements along k. A y panel of 256 f32 rows of 32 columns is 32 KiB and stays
-// in the first-level cache while the x panels pass by.
-inline constexpr Index kDepth = 256;
-// Rows of an x panel lie this far apart: a little more than the depth, so that the rows which the
-// micro-kernel reads side by side do not fall into the same set of the cache.
-inline constexpr Index kRowStride = kDepth + 16;
-// Rows and columns packed at a time: x 512 x 272 f32 = 544 KiB, y 256 x 512 f32 = 512 KiB, which
-// share the second-level cache or spill a little into the third.
-inline constexpr Index kBlockRows = 512;
+// Columns packed at a time: 256 x 512 f32 = 512 KiB, from the second- or third-level cache; each
+// panel is read once for a block of rows.
 inline constexpr Index kBlockColumns = 512;
-inline constexpr Index kPanelsAtOnce = 4;
-inline constexpr Index kRowsAhead = 8;
-
-template <class T>
-HWY_INLINE void PrefetchRow(const T* row, Index n) {
-  constexpr Index kLine = static_cast<Index>(64 / sizeof(T));
-  for (Index i = 0; i < n; i += kLine) hwy::Prefetch(row + i);
-}
-
-// Element (row, k) of an operand seen as rows of k, whatever its storage.
-template <class T>
-struct Side {
-  const T* data;
-  Index stride;  // between stored rows
-  bool along_k;  // stored rows run along k (x plain, y transposed)
-};
-
-// Widens T to the family's elements. `Raw` is what one value becomes before pairs are formed.
-template <class Family, class T>
-struct Packer {
-  using Lane = typename Family::Lane;
-  using Raw = std::conditional_t<std::is_same_v<Family, PairFamily>, std::int16_t, Lane>;
-  static constexpr Index kPair = std::is_same_v<Family, PairFamily> ? 2 : 1;
-
-  Terms terms;
-  // Values of k that fit the panel depth.
-  Index k_step() const { return kDepth / terms.count * kPair; }
-  // Panel elements that `k` values make.
-  Index depth(Index k) const { return cdiv(k, kPair) * terms.count; }
-
-  // out[i * stride + j] over i < rows, j < depth(k): rows r0.., values k0... of a side.
-  void rows(const Side<T>& side, Index r0, Index count, Index k0, Index k, const signed char* ranks,
-            Lane* out, Index stride) const {
-    if (!side.along_k) return columns(side, r0, count, k0, k, ranks, out, stride);
-    for (Index i = 0; i < count; ++i, out += stride) {
-      const T* src = side.data + (r0 + i) * side.stride + k0;
-      if (i + 2 < count) PrefetchRow(src + 2 * side.stride, k);
-      if (plain()) {
-        WidenRow(src, k, out);
-        if (k % kPair != 0) Put(out, k, Raw{});
-      } else {
-        Raw row[kDepth];
-        WidenRow(src, k, row);
-        spread(row, k, ranks, out, 1);
-      }
-    }
-  }
-
-  // The same from storage that runs along rows: k stored rows of `count` values.
-  void columns(const Side<T>& side, Index r0, Index count, Index k0, Index k,
-               const signed char* ranks, Lane* out, Index stride) const {
-    constexpr Index kPiece = 128;
-    Raw piece[kPiece];
-    for (Index l = 0; l < k; ++l) {
-      const T* src = side.data + (k0 + l) * side.stride + r0;
-      for (Index i = 0; i < count; i += kPiece) {
-        const Index n = std::min(kPiece, count - i);
-        WidenRow(src + i, n, piece);
-        for (Index j = 0; j < n; ++j) put(out + (i + j) * stride, l, piece[j], ranks);
-      }
-    }
-    if (k % kPair != 0) {
-      for (Index i = 0; i < count; ++i) put(out + i * stride, k, Raw{}, ranks);
-    }
-  }
-
-  bool plain() const { return terms.count == 1 && (terms.x[0] < 0); }
-
-  // Value number l of a panel row.
-  void put(Lane* row, Index l, Raw value, const signed char* ranks) const {
-    if constexpr (kPair == 2) {
-      Put(row, l, value);
-    } else if (plain()) {
-      row[l] = value;
-    } else {
-      spread(&value, 1, ranks, row + l * terms.count, 1);
-    }
-  }
-
-  // row[(l * terms + t) * step] = part ranks[t] of value l.
-  void spread(const Raw* values, Index k, const signed char* ranks, Lane* row, Index step) const {
-    if constexpr (std::is_same_v<Lane, float>) {
-      for (int t = 0; t < terms.count; ++t) {
-        float part[kDepth];
-        PartRow(values, k, ranks[t], part);
-        for (Index l = 0; l < k; ++l) row[(l * terms.count + t) * step] = part[l];
-      }
-    } else {
-      static_cast<void>(values), static_cast<void>(k), static_cast<void>(ranks),
-          static_cast<void>(row), static_cast<void>(step);
-    }
-  }
-
-  // y panels: out[p][l][j], NR = 2 vectors of columns a panel, columns past the end zero.
-  void panels(const Side<T>& side, Index j0, Index count, Index k0, Index k,
-              const signed char* ranks, Lane* out) const {
-    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
-    const Index depth_all = depth(k);
-    if (count % width != 0) {  // the last panel's padding
-      Lane* last = out + count / width * width * depth_all;
-      std::fill(last, last + width * depth_all, Lane{});
-    }
-    if (side.along_k) {  // y transposed: one stored row is one panel column
-      alignas(64) Lane row[kDepth];
-      for (Index j = 0; j < count; ++j) {
-        const T* src = side.data + (j0 + j) * side.stride + k0;
-        Lane* to = out + (j / width * depth_all) * width + j % width;
-        WidenRow(src, k, row);
-        if (k % kPair != 0) Put(row, k, Raw{});
-        if constexpr (std::is_same_v<Lane, float>) {
-          if (!plain()) {
-            spread(row, k, ranks, to, width);
-            continue;
-          }
-        }
-        for (Index l = 0; l < depth_all; ++l) to[l * width] = row[l];
-      }
-      return;
-    }
-    if constexpr (kPair == 2) {
-      pair_rows(side, j0, count, k0, k, out, width);
-    } else {
-      // A few panels side by side: their stretch of each row is long enough to be fetched well, and
-      // few enough streams are written.
-      const Index stretch = kPanelsAtOnce * width;
-      for (Index j0s = 0; j0s < count; j0s += stretch) {
-        const Index end = std::min(count, j0s + stretch);
-        for (Index l = 0; l < k; ++l) {
-          const T* src = side.data + (k0 + l) * side.stride + j0;
-          // Rows are too short a run for the hardware to fetch ahead across them.
-          if (l + kRowsAhead < k) PrefetchRow(src + kRowsAhead * side.stride + j0s, end - j0s);
-          for (Index j = j0s; j < end; j += width) {
-            panel_row(src + j, std::min(width, end - j), ranks,
-                      out + j * depth_all + l * terms.count * width, width);
-          }
-        }
-      }
-    }
-  }
-
-  // One row of one y panel, all its terms.
-  void panel_row(const T* src, Index n, const signed char* ranks, Lane* to, Index width) const {
-    if constexpr (HasLoadWide<typename Family::D, T>) {
-      if (n == width && plain()) {
-        const typename Family::D d;
-#pragma GCC unroll 2
-        for (int v = 0; v < kColumnVectors; ++v) {
-          const auto at = v * static_cast<Index>(hn::Lanes(d));
-          hn::Store(LoadWide(d, src + at), d, to + at);
-        }
-        return;
-      }
-    }
-    if constexpr (kPair == 1) WidenRow(src, n, to);
-    if constexpr (std::is_same_v<Lane, float>) {
-      if (plain()) return;
-      float value[HWY_MAX_BYTES / 2];
-      std::copy(to, to + n, value);
-      for (int t = 0; t < terms.count; ++t) PartRow(value, n, ranks[t], to + t * width);
-    }
-  }
-
-  // Two stored rows k, k + 1 woven into pairs.
-  void pair_rows(const Side<T>& side, Index j0, Index count, Index k0, Index k, Lane* out,
-                 Index width) const {
-    const Index depth_all = depth(k);
-    for (Index l = 0; l < k; l += 2) {
-      const T* first = side.data + (k0 + l) * side.stride + j0;
-      const T* second = l + 1 < k ? first + side.stride : nullptr;
-      for (Index j = 0; j < count; j += width) {
-        const Index n = std::min(width, count - j);
-        WeavePairs(first + j, second == nullptr ? nullptr : second + j, n,
-                   out + j * depth_all + l / 2 * width);
-      }
-    }
-  }
-
-  // out[j] = the pair (first[j], second[j]); second absent: zeros.
-  static void WeavePairs(const T* first, const T* second, Index n, Lane* out) {
-    Index j = 0;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    if (second != nullptr) {
-      // 16 bytes of each row give 16 pairs: woven as bytes, then widened, they keep their order.
-      const hn::Full128<T> d8;
-      const hn::Full256<std::int16_t> d16;
-      auto* to = reinterpret_cast<std::int16_t*>(out);
-      for (; j + 16 <= n; j += 16) {
-        const auto a = hn::LoadU(d8, first + j), b = hn::LoadU(d8, second + j);
-        hn::StoreU(hn::PromoteTo(d16, hn::InterleaveLower(d8, a, b)), d16, to + 2 * j);
-        hn::StoreU(hn::PromoteTo(d16, hn::InterleaveUpper(d8, a, b)), d16, to + 2 * j + 16);
-      }
-    }
+// Rows packed at a time, which pass by for every y panel and so must fit the second-level cache:
+// 1 MiB or more where there is AVX-512 (528 x 272 f32 = 561 KiB), 512 KiB on the smallest with AVX2
+// (204 KiB).
+#if HWY_TARGET == HWY_AVX3
+inline constexpr Index kBlockRows = 528;
+#else
+inline constexpr Index kBlockRows = 192;
 #endif
-    for (; j < n; ++j) {
-      const std::uint32_t low = static_cast<std::uint16_t>(static_cast<std::int16_t>(first[j]));
-      const std::uint32_t high =
-          second == nullptr ? 0 : static_cast<std::uint16_t>(static_cast<std::int16_t>(second[j]));
-      if constexpr (kPair == 2) out[j] = static_cast<Lane>(low | high << 16);
-    }
-  }
-};
 
 // c += one block of x rows times the panels of one block of y columns.
 template <class Family>
