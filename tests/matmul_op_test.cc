@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -21,7 +22,7 @@ Array array(DType type, std::vector<Index> shape) { return Array(type, shape); }
 
 Run run_of(Array x, Array y, nlohmann::json set = nlohmann::json::object()) {
   Run run;
-  run.origin = "r";
+  run.origin = "test";
   run.op = "matmul";
   run.set = std::move(set);
   run.in.emplace("x", std::move(x));
@@ -140,6 +141,42 @@ void judge_folder(const fs::path& folder, int least, int most_zeros) {
 TEST_CASE("the runs of a TPU kernel author are judged right") { judge_folder(runs(), 60, 9); }
 
 TEST_CASE("the sharded runs are judged right") { judge_folder(runs() / "sharded", 19, 0); }
+
+// The verdict on a sharded run whose output has one element replaced by `value`.
+Verdict verdict_with(const char* file, Index element, double value) {
+  const Run run = read_run(runs() / "sharded" / file);
+  const Array& recorded = run.out.at("z");
+  Array wrong(recorded.dtype(), recorded.shape());
+  with_dtype(wrong.dtype(), [&]<class T>() {
+    const auto to = wrong.mutable_elements<T>();
+    std::copy_n(static_cast<const T*>(recorded.data()), to.size(), to.begin());
+    to[static_cast<std::size_t>(element)] = static_cast<T>(value);
+  });
+  return judge(operation().expect(run).at(0), wrong);
+}
+
+TEST_CASE("a wrong element of a sharded run is traced to its device and that device's tile") {
+  // z (16, 32) over X=2, Y=4: shards of (8, 8).
+  const Verdict cut = verdict_with("matmul-01-X2Y4-s8.safetensors", 9 * 32 + 17, 1e6);
+  CHECK(cut.wrong == 1);
+  CHECK(cut.worst.index == std::vector<Index>{9, 17});
+  CHECK(cut.worst.device == "(X=1, Y=2)");
+  CHECK(cut.worst.tile == std::vector<Index>{1, 2});
+  // One partial sum of (8, 12) a device; the third one is wrong.
+  const Verdict partial = verdict_with("matmul-12-Y4-f32.safetensors", 2 * 96 + 5, 1e6);
+  CHECK(partial.wrong == 1);
+  CHECK(partial.worst.index == std::vector<Index>{2, 0, 5});
+  CHECK(partial.worst.device == "(Y=2)");
+  CHECK(partial.worst.tile == std::vector<Index>{2, 0, 0});
+  CHECK(partial.tiles == 4);
+}
+
+TEST_CASE("the tile of a run is its option, or that of what one device multiplies") {
+  const Run given = read_run(runs() / "m03-primes-tiles.safetensors");
+  CHECK(read_matmul(given).tile == std::array<Index, 3>{8, 8, 8});
+  const Run sharded = read_run(runs() / "sharded" / "matmul-09-Y4-f32.safetensors");
+  CHECK(read_matmul(sharded).tile == std::array<Index, 3>{8, 12, 8});  // K = 32 over Y=4
+}
 
 }  // namespace
 }  // namespace kref
