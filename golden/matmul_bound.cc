@@ -40,7 +40,7 @@ class Bounds {
   // The bound on the sum before it is rounded to the output's type.
   double sum(double steps, double magnitude, double flushed) const {
     if (magnitude == 0) return 0;
-    return (steps * sum_unit_ + value_error_) * magnitude + tiny_ + flushed;
+    return (steps * sum_unit_ + value_error_) * magnitude + std::min(tiny_ + flushed, magnitude);
   }
   // The bound on the output, given that on the sum.
   double output(double value, double sum) const {

@@ -25,8 +25,9 @@
 //   with its subnormal spacing; none when the output is as wide as the accumulator or wider;
 // - flush to zero. Numbers below the smallest normal one of f32 and bf16 (2^-126; of f64 2^-1022)
 //   may count as zero: inputs (their products are added to the bound), products and partial sums
-//   (2 n times that number), results (the bound is at least |value| when that may lie below). f16
-//   and f8 have such numbers too, but machines widen them to f32, where they are normal;
+//   (2 n times that number), together at most S, since no product is lost twice; results (the bound
+//   is at least |value| when that may lie below). f16 and f8 have such numbers too, but machines
+//   widen them to f32, where they are normal;
 // - the error of the value itself, which is summed in f64. Of F64 inputs small products are summed
 // in
 //   long double; large ones in f64 like the machine's, and the first part of the bound counts
