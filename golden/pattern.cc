@@ -72,6 +72,24 @@ Nothing nothing_in(const Compared& c, Index tile) {
 
 }  // namespace
 
+std::string whereabouts(const Compared& c, const WrongElements& wrong) {
+  if (c.rank() < 2) return "";
+  const Index rows = c.shape()[c.rank() - 2], columns = c.shape()[c.rank() - 1];
+  Index top = rows, bottom = 0, left = columns, right = 0;
+  bool zero = true;
+  for (const Index e : wrong.elements) {
+    const Index i = e / columns % rows, j = e % columns;
+    top = std::min(top, i), bottom = std::max(bottom, i);
+    left = std::min(left, j), right = std::max(right, j);
+    zero = zero && c.actual(e) == 0;
+  }
+  const auto range = [](const char* what, Index from, Index to) {
+    return what + std::to_string(from) + (to > from ? ".." + std::to_string(to) : std::string());
+  };
+  return (zero ? "zeros, " : "") + range("in rows ", top, bottom) +
+         range(", columns ", left, right);
+}
+
 void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
   bool zero = false, poisoned = false;
   for (const TileCount& t : wrong.tiles) {
@@ -144,7 +162,7 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   if (odd > 0) {
     return {"unknown", std::to_string(odd) + " of the wrong elements are not finite"};
   }
-  return {"unknown", ""};
+  return {"unknown", detail::whereabouts(c, wrong)};
 }
 
 }  // namespace kref

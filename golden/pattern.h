@@ -60,6 +60,9 @@ class Evidence {
   double bits_ = 0;
 };
 
+// Where the wrong elements lie in the last two dimensions: "in rows 3..5, columns 0..7".
+std::string whereabouts(const Compared& c, const WrongElements& wrong);
+
 // "(i=0, j=1)" of a tile; "(0, 1)" when the axes have no names.
 std::string tile_name(const Compared& c, Index tile);
 // "[3, 5]" of an element.

@@ -258,7 +258,11 @@ TEST_CASE("patterns on a small sheet") {
   }
   SUBCASE("noise") {
     for (std::size_t i = 0; i < s.z.size(); ++i) s.z[i] += std::cos(static_cast<double>(i * i));
-    pattern = "unknown: ";
+    pattern = "unknown: in rows 0..4, columns 0..6";
+  }
+  SUBCASE("zeros that are no tile") {
+    s.at(1, 2, 2) = s.at(1, 2, 3) = s.at(1, 3, 2) = s.at(1, 3, 3) = 0;
+    pattern = "unknown: zeros, in rows 2..3, columns 2..3";
   }
   SUBCASE("a hypothesis of the operation") {
     s.e.hypotheses.push_back({"last k block dropped",
