@@ -17,6 +17,14 @@ void check_rank(const char* name, const ArrayRef& a) {
   KREF_CHECK(a.rank == 2, "dot_add: ", name, " is ", to_string(a), ", expected rank 2");
 }
 
+void clear(const MutableArrayRef& acc) {
+  with_dtype(acc.dtype, [&]<class T>() {
+    const auto out = acc.ref<T, 2>();
+    for (Index i = 0; i < out.extent(0); ++i)
+      for (Index j = 0; j < out.extent(1); ++j) out(i, j) = T{};
+  });
+}
+
 }  // namespace
 
 void* dot_scratch(int slot, std::size_t bytes) {
@@ -36,7 +44,7 @@ void* dot_scratch(int slot, std::size_t bytes) {
 }
 
 void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
-             const DotOptions& options) {
+             const DotOptions& options, bool from_zero) {
   check_rank("x", x);
   check_rank("y", y);
   check_rank("acc", acc);
@@ -54,7 +62,11 @@ void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
              options.trans_y ? " (transposed)" : "");
   KREF_CHECK(acc.extents[0] == m && acc.extents[1] == n, "dot_add: acc is ", to_string(acc),
              ", expected shape [", m, ",", n, "]");
-  if (m == 0 || n == 0 || k == 0) return;
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    if (from_zero) clear(acc);
+    return;
+  }
   const DotArgs args{x.dtype,
                      x.data,
                      x.strides[0],
@@ -67,7 +79,8 @@ void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
                      m,
                      n,
                      k,
-                     options.precision};
+                     options.precision,
+                     from_zero};
   switch (accumulator_of(x.dtype)) {
     case DType::kF32:
       return dot_add_f32(args);

@@ -45,7 +45,7 @@ struct AccumulatorOf<std::uint8_t> {
 };
 
 void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
-             const DotOptions& options);
+             const DotOptions& options, bool from_zero);
 
 }  // namespace detail
 
@@ -67,12 +67,24 @@ using Accumulator = typename detail::AccumulatorOf<T>::type;
 template <DotType T>
 void dot_add(std::type_identity_t<Ref<const T, 2>> x, Ref<const T, 2> y, Ref<Accumulator<T>, 2> acc,
              const DotOptions& options = {}) {
-  detail::dot_add(x, y, acc, options);
+  detail::dot_add(x, y, acc, options, false);
 }
 template <DotType T>
 void dot_add(std::type_identity_t<Ref<const T, 2>> x, Ref<T, 2> y, Ref<Accumulator<T>, 2> acc,
              const DotOptions& options = {}) {
-  detail::dot_add(x, Ref<const T, 2>(y), acc, options);
+  detail::dot_add(x, Ref<const T, 2>(y), acc, options, false);
+}
+
+// out = x y: dot_add to zeros, without reading out. k = 0 gives zeros.
+template <DotType T>
+void dot(std::type_identity_t<Ref<const T, 2>> x, Ref<const T, 2> y, Ref<Accumulator<T>, 2> out,
+         const DotOptions& options = {}) {
+  detail::dot_add(x, y, out, options, true);
+}
+template <DotType T>
+void dot(std::type_identity_t<Ref<const T, 2>> x, Ref<T, 2> y, Ref<Accumulator<T>, 2> out,
+         const DotOptions& options = {}) {
+  detail::dot_add(x, Ref<const T, 2>(y), out, options, true);
 }
 
 }  // namespace kref

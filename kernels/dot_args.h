@@ -20,6 +20,7 @@ struct DotArgs {
   Index acc_stride;
   Index m, n, k;
   Precision precision;
+  bool from_zero;  // the sums start at zero whatever acc holds
 };
 
 // Memory of this thread that stays between calls, at least `bytes`, aligned to 64; one for each

@@ -35,7 +35,7 @@ inline constexpr Index kBlockRows = 192;
 template <class Family>
 HWY_INLINE void MultiplyPanels(const typename Family::Lane* x, Index rows,
                                const typename Family::Lane* y, Index columns, Index depth,
-                               typename Family::Lane* c, Index c_stride) {
+                               typename Family::Lane* c, Index c_stride, bool from_zero) {
   using Lane = typename Family::Lane;
   const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
   HWY_ALIGN Lane edge[kRows * kColumnVectors * HWY_MAX_BYTES / sizeof(Lane)];
@@ -47,22 +47,16 @@ HWY_INLINE void MultiplyPanels(const typename Family::Lane* x, Index rows,
       const Lane* xi = x + i * kRowStride;
       Lane* cij = c + i * c_stride + j;
       if (n == width) {
-        // The sums that come next are far away; the kernel waits for them before anything else.
-        const Lane* next = cij + kRows * c_stride;
-        for (Index r = 0; r < std::min<Index>(kRows, rows - i - m); ++r, next += c_stride) {
-#pragma GCC unroll 2
-          for (int v = 0; v < kColumnVectors; ++v)
-            hwy::Prefetch(next + v * (width / kColumnVectors));
-        }
-        MicroRows<Family>(m, xi, kRowStride, panel, depth, cij, c_stride);
+        MicroRows<Family>(m, xi, kRowStride, panel, depth, cij, c_stride, cij + kRows * c_stride,
+                          from_zero);
         continue;
       }
       // Columns past the edge are computed aside and dropped.
       for (Index r = 0; r < m; ++r) {
-        std::copy(cij + r * c_stride, cij + r * c_stride + n, edge + r * width);
-        std::fill(edge + r * width + n, edge + (r + 1) * width, Lane{});
+        std::fill(edge + r * width, edge + (r + 1) * width, Lane{});
+        if (!from_zero) std::copy(cij + r * c_stride, cij + r * c_stride + n, edge + r * width);
       }
-      MicroRows<Family>(m, xi, kRowStride, panel, depth, edge, width);
+      MicroRows<Family>(m, xi, kRowStride, panel, depth, edge, width, edge, false);
       for (Index r = 0; r < m; ++r)
         std::copy(edge + r * width, edge + r * width + n, cij + r * c_stride);
     }
@@ -92,7 +86,8 @@ void Blocked(const DotArgs& a) {
       for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
         const Index m = std::min(kBlockRows, a.m - i0);
         pack.rows(x, i0, m, k0, k, pack.terms.x, xp, kRowStride);
-        MultiplyPanels<Family>(xp, m, yp, n, depth, acc + i0 * a.acc_stride + j0, a.acc_stride);
+        MultiplyPanels<Family>(xp, m, yp, n, depth, acc + i0 * a.acc_stride + j0, a.acc_stride,
+                               a.from_zero && k0 == 0);
       }
     }
   }

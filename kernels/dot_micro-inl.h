@@ -8,6 +8,7 @@
 #define KREF_KERNELS_DOT_MICRO_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -77,11 +78,13 @@ struct PairFamily {
 };
 
 // c (R, 2 vectors) += x y. x: R rows of `depth` values, x_stride apart; y: `depth` rows of 2
-// vectors.
+// vectors. c_next: the sums that the next call works on, c_stride apart as well.
+// from_zero: c = x y.
 template <class Family, int R>
 HWY_NOINLINE void Micro(const typename Family::Lane* HWY_RESTRICT x, Index x_stride,
                         const typename Family::Lane* HWY_RESTRICT y, Index depth,
-                        typename Family::Lane* HWY_RESTRICT c, Index c_stride) {
+                        typename Family::Lane* HWY_RESTRICT c, Index c_stride,
+                        const typename Family::Lane* c_next, bool from_zero) {
   const typename Family::D d;
   using V = hn::Vec<typename Family::D>;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
@@ -89,19 +92,30 @@ HWY_NOINLINE void Micro(const typename Family::Lane* HWY_RESTRICT x, Index x_str
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 2
-    for (int j = 0; j < kColumnVectors; ++j) acc[i][j] = hn::LoadU(d, c + i * c_stride + j * lanes);
-  }
-  for (Index l = 0; l < depth; ++l) {
-    V yv[kColumnVectors];
-#pragma GCC unroll 2
-    for (int j = 0; j < kColumnVectors; ++j) yv[j] = hn::Load(d, y + j * lanes);
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-      const V xv = hn::Set(d, x[i * x_stride + l]);
-#pragma GCC unroll 2
-      for (int j = 0; j < kColumnVectors; ++j) acc[i][j] = Family::Step(d, xv, yv[j], acc[i][j]);
+    for (int j = 0; j < kColumnVectors; ++j) {
+      acc[i][j] = from_zero ? hn::Zero(d) : hn::LoadU(d, c + i * c_stride + j * lanes);
     }
-    y += kColumnVectors * lanes;
+  }
+  // The sums that come next are far away. They are asked for a line at a time, since asking for all
+  // at once waits for fill buffers, and where there are none any more the request comes to nothing.
+  constexpr Index kRound = 8;
+  const typename Family::Lane* next = c_next;
+  for (Index l0 = 0; l0 < depth; l0 += kRound) {
+    hwy::Prefetch(next);
+    next += (l0 / kRound) % kColumnVectors == 0 ? lanes : c_stride - lanes;
+    const Index end = HWY_MIN(l0 + kRound, depth);
+    for (Index l = l0; l < end; ++l) {
+      V yv[kColumnVectors];
+#pragma GCC unroll 2
+      for (int j = 0; j < kColumnVectors; ++j) yv[j] = hn::Load(d, y + j * lanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) {
+        const V xv = hn::Set(d, x[i * x_stride + l]);
+#pragma GCC unroll 2
+        for (int j = 0; j < kColumnVectors; ++j) acc[i][j] = Family::Step(d, xv, yv[j], acc[i][j]);
+      }
+      y += kColumnVectors * lanes;
+    }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
@@ -114,15 +128,16 @@ HWY_NOINLINE void Micro(const typename Family::Lane* HWY_RESTRICT x, Index x_str
 template <class Family>
 HWY_INLINE void MicroRows(Index rows, const typename Family::Lane* x, Index x_stride,
                           const typename Family::Lane* y, Index depth, typename Family::Lane* c,
-                          Index c_stride) {
-  if (rows >= kRows) return Micro<Family, kRows>(x, x_stride, y, depth, c, c_stride);
+                          Index c_stride, const typename Family::Lane* c_next, bool from_zero) {
+  if (rows >= kRows)
+    return Micro<Family, kRows>(x, x_stride, y, depth, c, c_stride, c_next, from_zero);
   Index done = 0;
   const auto take = [&](auto count) HWY_ATTR {
     constexpr int kCount = decltype(count)::value;
     if constexpr (kCount < kRows) {
       if (rows - done >= kCount) {
         Micro<Family, kCount>(x + done * x_stride, x_stride, y, depth, c + done * c_stride,
-                              c_stride);
+                              c_stride, c_next, from_zero);
         done += kCount;
       }
     }

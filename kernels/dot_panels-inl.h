@@ -29,12 +29,13 @@ inline constexpr Index kDepth = 256;
 // micro-kernel reads side by side do not fall into the same set of the cache.
 inline constexpr Index kRowStride = kDepth + 16;
 inline constexpr Index kPanelsAtOnce = 4;
-inline constexpr Index kRowsAhead = 8;
+inline constexpr Index kRowsAhead = 16;
 
 template <class T>
 HWY_INLINE void PrefetchRow(const T* row, Index n) {
   constexpr Index kLine = static_cast<Index>(64 / sizeof(T));
-  for (Index i = 0; i < n; i += kLine) hwy::Prefetch(row + i);
+  // Into the second level: there are too few fill buffers for a whole row.
+  for (Index i = 0; i < n; i += kLine) __builtin_prefetch(row + i, 0, 2);
 }
 
 // Element (row, k) of an operand seen as rows of k, whatever its storage.
@@ -64,7 +65,7 @@ struct Packer {
     if (!side.along_k) return columns(side, r0, count, k0, k, ranks, out, stride);
     for (Index i = 0; i < count; ++i, out += stride) {
       const T* src = side.data + (r0 + i) * side.stride + k0;
-      if (i + 2 < count) PrefetchRow(src + 2 * side.stride, k);
+      if (i + 4 < count) PrefetchRow(src + 4 * side.stride, k);
       if (plain()) {
         WidenRow(src, k, out);
         if (k % kPair != 0) Put(out, k, Raw{});

@@ -77,8 +77,8 @@ HWY_INLINE void LoadColumns(const T* y, Index stride, Index l, Index j,
 template <class Family, class T, int R>
 HWY_NOINLINE void StreamRows(const typename Family::Lane* HWY_RESTRICT x, const T* HWY_RESTRICT y,
                              Index y_stride, Index depth, Index n,
-                             typename Family::Lane* HWY_RESTRICT acc, Index acc_stride,
-                             Index ahead) {
+                             typename Family::Lane* HWY_RESTRICT acc, Index acc_stride, Index ahead,
+                             bool from_zero) {
   constexpr Index kPair = std::is_same_v<Family, PairFamily> ? 2 : 1;
   const typename Family::D d;
   using V = hn::Vec<typename Family::D>;
@@ -87,8 +87,8 @@ HWY_NOINLINE void StreamRows(const typename Family::Lane* HWY_RESTRICT x, const 
     V sum[R][2];
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
-      sum[i][0] = hn::LoadU(d, acc + i * acc_stride + j);
-      sum[i][1] = hn::LoadU(d, acc + i * acc_stride + j + lanes);
+      sum[i][0] = from_zero ? hn::Zero(d) : hn::LoadU(d, acc + i * acc_stride + j);
+      sum[i][1] = from_zero ? hn::Zero(d) : hn::LoadU(d, acc + i * acc_stride + j + lanes);
     }
     const typename Family::Lane* xl = x;
     for (Index l = 0; l < depth; ++l, xl += R) {
@@ -161,7 +161,8 @@ void Stream(const DotArgs& a) {
         ForRowGroups(a.m, [&](Index i, auto group) HWY_ATTR {
           StreamRows<Family, T, group>(xp + i * depth + l * group, yl, a.y_stride, lc, nc,
                                        acc + i * a.acc_stride + j, a.acc_stride,
-                                       i == 0 && more ? kStreamDepth * kPair * a.y_stride : 0);
+                                       i == 0 && more ? kStreamDepth * kPair * a.y_stride : 0,
+                                       a.from_zero && k0 == 0 && l == 0);
         });
       }
     }
@@ -172,6 +173,7 @@ void Stream(const DotArgs& a) {
     rest.x = side.data + k * (a.trans_x ? a.x_stride : 1);
     rest.y = y + k * a.y_stride;
     rest.k = a.k - k, rest.n = n;
+    rest.from_zero = a.from_zero && k == 0;
     Blocked<Family, T>(rest);
   }
   if (n < a.n) {

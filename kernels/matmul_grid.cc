@@ -11,7 +11,14 @@ template <class T, class Z>
 void multiply(Ref<const T, 3> x, Ref<const T, 3> y, Ref<Z, 3> z, const MatmulOptions& options) {
   using A = Accumulator<T>;
   const MatmulTile t = options.tile;
-  const DotOptions dot{options.trans_x, options.trans_y, options.precision};
+  const DotOptions how{options.trans_x, options.trans_y, options.precision};
+  const auto accumulate = [&](bool first, Ref<const T, 2> xt, Ref<const T, 2> yt, Ref<A, 2> sum) {
+    if (first) {
+      dot<T>(xt, yt, sum, how);
+    } else {
+      dot_add<T>(xt, yt, sum, how);
+    }
+  };
 
   Grid grid("matmul");
   const Axis b = grid.parallel("b", z.extent(0));
@@ -34,8 +41,7 @@ void multiply(Ref<const T, 3> x, Ref<const T, 3> y, Ref<Z, 3> z, const MatmulOpt
     // The output block is the accumulator.
     grid.run([&](const Step& s) {
       const Ref<Z, 2> out = matrix(s.valid(zb));  // (rows, columns)
-      if (s.first(k)) fill(out, A{});
-      dot_add(matrix(s.valid(xb)), matrix(s.valid(yb)), out, dot);
+      accumulate(s.first(k), matrix(s.valid(xb)), matrix(s.valid(yb)), out);
     });
   } else {
     const auto acc = grid.scratch<A>("acc", {t.m, t.n});
@@ -43,8 +49,7 @@ void multiply(Ref<const T, 3> x, Ref<const T, 3> y, Ref<Z, 3> z, const MatmulOpt
       const Ref<Z, 2> out = matrix(s.valid(zb));  // (rows, columns)
       const Ref<A, 2> sum =
           s[acc].block({0, 0}, {out.extent(0), out.extent(1)});  // (rows, columns)
-      if (s.first(k)) fill(sum, A{});
-      dot_add(matrix(s.valid(xb)), matrix(s.valid(yb)), sum, dot);
+      accumulate(s.first(k), matrix(s.valid(xb)), matrix(s.valid(yb)), sum);
       if (s.last(k)) cast(sum, out);
     });
   }

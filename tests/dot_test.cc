@@ -55,20 +55,22 @@ struct Product {
   Ref<const T, 2> y_ref() const {
     return {y.data() + 1, options.trans_y ? Shape<2>{n, k} : Shape<2>{k, n}, {y_row, 1}};
   }
-  std::vector<Accumulator<T>> expected() {
+  std::vector<Accumulator<T>> expected(bool from_zero) {
     auto e = acc;
     for (Index i = 0; i < m; ++i)
-      for (Index j = 0; j < n; ++j)
+      for (Index j = 0; j < n; ++j) {
+        if (from_zero) at(e, i, j, acc_row, 0) = Accumulator<T>{};
         for (Index l = 0; l < k; ++l) {
           const T xv = at(x, options.trans_x ? l : i, options.trans_x ? i : l, x_row, 1);
           const T yv = at(y, options.trans_y ? j : l, options.trans_y ? l : j, y_row, 1);
           at(e, i, j, acc_row, 0) = chain<T>(at(e, i, j, acc_row, 0), xv, yv, options.precision);
         }
+      }
     return e;
   }
-  void run() {
-    dot_add<T>(x_ref(), y_ref(), Ref<Accumulator<T>, 2>(acc.data(), {m, n}, {acc_row, 1}), options);
-  }
+  Ref<Accumulator<T>, 2> acc_ref() { return {acc.data(), {m, n}, {acc_row, 1}}; }
+  void run() { dot_add<T>(x_ref(), y_ref(), acc_ref(), options); }
+  void run_from_zero() { dot<T>(x_ref(), y_ref(), acc_ref(), options); }
 };
 
 template <class T>
@@ -83,9 +85,12 @@ int wrong_products(const std::vector<Index>& ms, const std::vector<Index>& ns,
             for (const Index k : ks) {
               Product<T> p(m, n, k, {trans_x, trans_y, precision},
                            [](Random& r) { return rounding<T>(r); });
-              const auto expected = p.expected();
+              const auto from_zero = p.expected(true), added = p.expected(false);
+              Product<T> q = p;
               p.run();
-              wrong += same_bits(p.acc, expected) ? 0 : 1;
+              wrong += same_bits(p.acc, added) ? 0 : 1;
+              q.run_from_zero();
+              wrong += same_bits(q.acc, from_zero) ? 0 : 1;
             }
   return wrong;
 }
