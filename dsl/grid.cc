@@ -51,8 +51,8 @@ void check_operand_name(const Program& p, std::string_view name) {
 }
 
 void set_window(Operand& o) {
-  const auto bytes = detail::checked_bytes(o.block.data(), o.rank(), o.element());
-  o.window_size = static_cast<Index>(bytes / o.element());
+  const auto bytes = detail::checked_bytes(o.block.data(), o.rank(), o.element_bytes);
+  o.window_size = static_cast<Index>(bytes / o.element_bytes);
   Index stride = 1;
   for (std::size_t d = o.rank(); d-- > 0;) {
     o.window[d] = stride;
@@ -99,10 +99,11 @@ void Grid::declare_operand(Kind kind, std::string_view name, const MutableArrayR
   Program& p = *program_;
   check_open(p, "operand", name);
   check_operand_name(p, name);
-  Operand o{};
+  Operand o;
   o.name = intern(name);
   o.kind = kind;
   o.array = array;
+  o.element_bytes = size_of(array.dtype);
   o.map = map;
   const std::string who = subject(p, o);
   for (std::size_t d = 0; d < array.rank; ++d) {
@@ -132,10 +133,11 @@ void Grid::declare_scratch(std::string_view name, DType type, std::span<const In
   Program& p = *program_;
   check_open(p, "scratch", name);
   check_operand_name(p, name);
-  Operand o{};
+  Operand o;
   o.name = intern(name);
   o.kind = Kind::kScratch;
   o.array = MutableArrayRef(type, extents, nullptr);
+  o.element_bytes = size_of(type);
   for (std::size_t d = 0; d < extents.size(); ++d) {
     KREF_CHECK(extents[d] >= 0, subject(p, o), ": extent of dimension ", d, " is ", extents[d],
                ", expected >= 0");

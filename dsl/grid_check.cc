@@ -30,9 +30,9 @@ Contents save(const Program& program) {
   for (std::size_t id = 0; id < out.size(); ++id) {
     const Operand& o = program.operands[id];
     if (!o.writes() || o.array.size() == 0) continue;
-    out[id].resize(static_cast<std::size_t>(o.array.size()) * o.element());
+    out[id].resize(static_cast<std::size_t>(o.array.size()) * o.element_bytes);
     copy_block(out[id].data(), dense_strides(o).data(), o.array.data, o.array.strides.data(),
-               o.array.shape(), o.element());
+               o.array.shape(), o.element_bytes);
   }
   return out;
 }
@@ -42,7 +42,7 @@ void restore(const Program& program, const Contents& contents) {
     const Operand& o = program.operands[id];
     if (contents[id].empty()) continue;
     copy_block(o.array.data, o.array.strides.data(), contents[id].data(), dense_strides(o).data(),
-               o.array.shape(), o.element());
+               o.array.shape(), o.element_bytes);
   }
 }
 
@@ -139,7 +139,7 @@ class Checker {
 
   [[noreturn]] void report(std::size_t id, const std::vector<std::byte>& second) {
     const Operand& o = program_.operands[id];
-    const std::size_t size = o.element();
+    const std::size_t size = o.element_bytes;
     std::size_t element = 0, count = 0;
     for (std::size_t i = second.size() / size; i-- > 0;) {
       if (std::memcmp(&second[i * size], &expected_[id][i * size], size) == 0) continue;

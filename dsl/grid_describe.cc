@@ -37,7 +37,7 @@ Row row_of(const Operand& o) {
               ? "callable"
               : list_text(o, [&](std::size_t d) { return o.map.exprs[d].text(); }),
           scratch ? "-" : std::to_string(o.block_count()),
-          std::to_string(o.window_size * static_cast<Index>(o.element()))};
+          std::to_string(o.window_size * static_cast<Index>(o.element_bytes))};
 }
 
 }  // namespace

@@ -102,10 +102,10 @@ void check_pair(const Program& program, Operand& a, Operand& b) {
                "its shape is ", shape_string(writer.array.shape()), ", expected ",
                shape_string(other.array.shape()));
     KREF_CHECK(same_strides(a.array, b.array), pair(), "its strides differ");
-  } else if (a.element() == b.element() && same_strides(a.array, b.array)) {
+  } else if (a.element_bytes == b.element_bytes && same_strides(a.array, b.array)) {
     const std::intptr_t bytes =
         static_cast<std::byte*>(b.array.data) - static_cast<std::byte*>(a.array.data);
-    const auto element = static_cast<std::intptr_t>(a.element());
+    const auto element = static_cast<std::intptr_t>(a.element_bytes);
     std::vector<std::size_t> dims;
     for (std::size_t d = 0; d < a.rank(); ++d) {
       if (a.array.extents[d] > 1 || b.array.extents[d] > 1) dims.push_back(d);

@@ -21,8 +21,8 @@ struct ProgramAxis {
 };
 
 struct Operand {
-  const char* name;
-  Kind kind;
+  const char* name = "";
+  Kind kind = Kind::kIn;
   MutableArrayRef array;       // scratch: element type, rank and extents
   Shape<kMaxRank> block{};     // extents of a whole block
   Shape<kMaxRank> blocks{};    // how many blocks cover each dimension
@@ -30,11 +30,11 @@ struct Operand {
   Index window_size = 1;       // its elements
   std::uint32_t squeezed = 0;  // bit d: dimension d
   IndexMapData map;
-  std::uint32_t axes = 0;  // bit a: the block may move when axis a moves
-  bool copies = false;     // shares memory with another operand: never viewed in place
+  std::uint32_t axes = 0;         // bit a: the block may move when axis a moves
+  std::size_t element_bytes = 0;  // set with the array: the loop over steps wants no switch
+  bool copies = false;            // shares memory with another operand: never viewed in place
 
   std::size_t rank() const { return array.rank; }
-  std::size_t element() const { return size_of(array.dtype); }
   bool writes() const { return kind == Kind::kOut || kind == Kind::kInOut; }
   bool reads() const { return kind == Kind::kIn || kind == Kind::kInOut; }
   Index block_count() const;

@@ -7,7 +7,7 @@ namespace kref::detail {
 namespace {
 
 Index bits_of(const Operand& o) {
-  return o.array.dtype == DType::kBool ? 32 : static_cast<Index>(8 * o.element());
+  return o.array.dtype == DType::kBool ? 32 : static_cast<Index>(8 * o.element_bytes);
 }
 
 // One block, the whole array, at an index that is written as zero.
@@ -47,7 +47,7 @@ void check_shape(const Program& program, const Operand& o) {
 Index padded_bytes(const Operand& o) {
   const std::size_t r = o.rank();
   const Index packing = std::max<Index>(1, 32 / bits_of(o));
-  Index bytes = static_cast<Index>(o.element());
+  Index bytes = static_cast<Index>(o.element_bytes);
   for (std::size_t d = 0; d + 2 < r; ++d) bytes *= o.block[d];
   const auto padded = [](Index n, Index to) { return cdiv(n, to) * to; };
   if (r >= 2) {

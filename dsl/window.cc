@@ -22,7 +22,7 @@ constexpr std::size_t kGuard = 64;  // bytes before and after a buffer that nobo
 constexpr unsigned char kGuardByte = 0xB7;
 
 std::size_t buffer_bytes(const Operand& o) {
-  return static_cast<std::size_t>(o.window_size) * o.element();
+  return static_cast<std::size_t>(o.window_size) * o.element_bytes;
 }
 
 }  // namespace
@@ -54,21 +54,29 @@ void Worker::enter(std::size_t id) {
   const Operand& o = program_.operands[id];
   Window& w = windows_[id];
   OperandView& v = view_store_[id];
-  if (o.reads()) count_fetch(id);
-  w.block = w.next;
-  if (o.writes()) visit(id);
-  Index offset = 0;
-  w.edge = false;
+  Index elements = 1, offset = 0;
+  bool edge = false;
   for (std::size_t d = 0; d < o.rank(); ++d) {
-    const Index start = w.block[d] * o.block[d];
-    w.extents[d] = std::min(o.block[d], o.array.extents[d] - start);
-    w.edge = w.edge || w.extents[d] != o.block[d];
+    const Index start = w.next[d] * o.block[d];
+    const Index extent = std::min(o.block[d], o.array.extents[d] - start);
+    edge = edge || extent != o.block[d];
+    elements *= extent;
     offset += start * o.array.strides[d];
+    w.block[d] = w.next[d];
+    w.extents[d] = extent;
   }
-  w.origin = static_cast<std::byte*>(o.array.data) + offset * static_cast<Index>(o.element());
+  const auto element = static_cast<Index>(o.element_bytes);
+  w.edge = edge;
+  w.bytes = elements * element;
+  w.origin = static_cast<std::byte*>(o.array.data) + offset * element;
   w.visiting = true;
   w.copied = false;
   w.touched = o.kind != Kind::kOut;
+  if (o.reads() && !(chunk_start_ && fetched_by_previous_step(id))) {
+    counts_[id].fetches += 1;
+    counts_[id].bytes += w.bytes;
+  }
+  if (o.writes()) visit(id);
   if (o.copies || strictness_.strict) {
     copy_in(id);
     return;
@@ -76,7 +84,7 @@ void Worker::enter(std::size_t id) {
   v.whole.data = v.inside.data = w.origin;
   v.whole.strides = v.inside.strides = o.array.strides.data();
   v.inside_ready = w.touched;
-  v.whole_ready = w.touched && !w.edge;
+  v.whole_ready = w.touched && !edge;
 }
 
 // An output block that was not used at all is poison as well.
@@ -86,13 +94,11 @@ void Worker::leave(std::size_t id) {
   if (!w.visiting) return;
   w.visiting = false;
   if (!o.writes()) return;
-  Index elements = 1;
-  for (std::size_t d = 0; d < o.rank(); ++d) elements *= w.extents[d];
   counts_[id].write_backs += 1;
-  counts_[id].bytes += elements * static_cast<Index>(o.element());
+  counts_[id].bytes += w.bytes;
   if (w.copied) {
     copy_block(w.origin, o.array.strides.data(), w.buffer, o.window.data(),
-               {w.extents.data(), o.rank()}, o.element());
+               {w.extents.data(), o.rank()}, o.element_bytes);
   } else {
     touch(id);
   }
@@ -117,7 +123,7 @@ void Worker::copy_in(std::size_t id) {
   }
   if (w.touched) {
     copy_block(w.buffer, o.window.data(), w.origin, o.array.strides.data(),
-               {w.extents.data(), o.rank()}, o.element());
+               {w.extents.data(), o.rank()}, o.element_bytes);
   }
   w.touched = true;
   w.copied = true;
@@ -139,18 +145,6 @@ void Worker::make_inside(std::size_t id) {
   touch(id);
   view_store_[id].inside_ready = true;
   view_store_[id].whole_ready = !windows_[id].edge;
-}
-
-void Worker::count_fetch(std::size_t id) {
-  const Operand& o = program_.operands[id];
-  if (chunk_start_ && fetched_by_previous_step(id)) return;
-  Index elements = 1;
-  for (std::size_t d = 0; d < o.rank(); ++d) {
-    const Index start = windows_[id].next[d] * o.block[d];
-    elements *= std::min(o.block[d], o.array.extents[d] - start);
-  }
-  counts_[id].fetches += 1;
-  counts_[id].bytes += elements * static_cast<Index>(o.element());
 }
 
 // Callable maps: the block must not have been visited before, by any thread. The error belongs to

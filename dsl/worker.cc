@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsl/worker.h"
 
+#include <bit>
+
 namespace kref::detail {
 
 void Failure::report(Index at, std::exception_ptr what) {
@@ -53,6 +55,7 @@ Worker::Worker(const Program& program, const Strictness& strictness, Body body, 
       fill_pattern(v.whole.data, o.array.dtype, o.window_size, pattern(id));
     } else {
       moving_.push_back(static_cast<std::uint32_t>(id));
+      if (o.writes()) outputs_ |= std::uint64_t{1} << id;
     }
   }
   grid = program.id;
@@ -89,13 +92,20 @@ std::uint32_t Worker::advance() {
   return moved;
 }
 
-void Worker::evaluate(std::size_t id, Index* block) {
-  const Operand& o = program_.operands[id];
+// Writes the block index of this step to `block`; returns whether it differs from `before`.
+bool Worker::evaluate(const Operand& o, const Shape<kMaxRank>& before, Shape<kMaxRank>& block) {
   if (o.map.callable != nullptr) {
-    o.map.call(o.map.callable.get(), Step(*this), block);
-    return;
+    views = nullptr;  // an index map sees no blocks
+    o.map.call(o.map.callable.get(), Step(*this), block.data());
+    check_block(program_, o, block.data(), number);
+    return block != before;
   }
-  for (std::size_t d = 0; d < o.rank(); ++d) block[d] = o.map.exprs[d](at_.data());
+  bool changed = false;
+  for (std::size_t d = 0; d < o.rank(); ++d) {
+    block[d] = o.map.exprs[d](at);
+    changed = changed || block[d] != before[d];
+  }
+  return changed;
 }
 
 void Worker::enter_step(std::uint32_t moved, bool new_point) {
@@ -104,23 +114,17 @@ void Worker::enter_step(std::uint32_t moved, bool new_point) {
     const Operand& o = program_.operands[id];
     Window& w = windows_[id];
     if (w.visiting && (o.axes & moved) == 0) continue;
-    views = nullptr;
-    evaluate(id, w.next.data());
-    if (o.map.callable != nullptr) check_block(program_, o, w.next.data(), number);
     // A new parallel point is a new visit of an output: it must not find its block there.
-    const bool renew = !w.visiting || (new_point && o.writes() && o.map.callable != nullptr);
-    if (!renew && w.next == w.block) continue;
-    changed |= std::uint64_t{1} << id;
+    const bool renew = !w.visiting || (new_point && o.writes());
+    if (evaluate(o, w.block, w.next) || renew) changed |= std::uint64_t{1} << id;
   }
-  if (changed != 0) {
-    // All stores of the step before come before the fetches of this one: an output may be aliased
-    // to an input.
-    for (const std::uint32_t id : moving_) {
-      if ((changed >> id & 1) != 0) leave(id);
-    }
-    for (const std::uint32_t id : moving_) {
-      if ((changed >> id & 1) != 0) enter(id);
-    }
+  // All stores of the step before come before the fetches of this one: an output may be aliased to
+  // an input.
+  for (std::uint64_t rest = changed & outputs_; rest != 0; rest &= rest - 1) {
+    leave(static_cast<std::size_t>(std::countr_zero(rest)));
+  }
+  for (std::uint64_t rest = changed; rest != 0; rest &= rest - 1) {
+    enter(static_cast<std::size_t>(std::countr_zero(rest)));
   }
   views = view_store_.data();
 }
@@ -171,8 +175,7 @@ bool Worker::fetched_by_previous_step(std::size_t id) {
   program_.coordinates_of(--number, at_.data());
   bool same = false;
   try {
-    evaluate(id, before.data());
-    same = before == windows_[id].next;
+    same = !evaluate(program_.operands[id], windows_[id].next, before);
   } catch (...) {
     // Whatever is wrong there is the other thread's to report.
   }

@@ -51,6 +51,7 @@ struct Window {
   Shape<kMaxRank> block{};      // its index
   Shape<kMaxRank> next{};       // that of the step being prepared
   Shape<kMaxRank> extents{};    // of the part inside the array
+  Index bytes = 0;              // of that part
   std::byte* origin = nullptr;  // its first element in the array
   bool visiting = false;
   bool edge = false;
@@ -82,14 +83,13 @@ class Worker : public StepData {
   void start_point(Index point);
   std::uint32_t advance();
   void enter_step(std::uint32_t moved, bool new_point);
-  void evaluate(std::size_t id, Index* block);
+  bool evaluate(const Operand& o, const Shape<kMaxRank>& before, Shape<kMaxRank>& block);
   void visit(std::size_t id);
   void enter(std::size_t id);
   void leave(std::size_t id);
   void leave_all();
   void copy_in(std::size_t id);
   void touch(std::size_t id);
-  void count_fetch(std::size_t id);
   bool fetched_by_previous_step(std::size_t id);
   void allocate(std::size_t id);
   Pattern pattern(std::size_t id) const {
@@ -108,6 +108,7 @@ class Worker : public StepData {
   std::vector<Window> windows_;
   std::vector<OperandTrace> counts_;
   std::vector<std::uint32_t> moving_;  // ids of in, out, in_out
+  std::uint64_t outputs_ = 0;          // ids of out, in_out, as bits
   Index steps_done_ = 0;
   bool chunk_start_ = false;
 };
