@@ -197,8 +197,9 @@ TEST_CASE(
   const Index shapes[][3] = {{10, 20, 1},    {1, 256, 2},   {2, 32, 8},    {5, 32, 16},
                              {17, 64, 64},   {31, 96, 72},  {2, 65, 1280}, {8, 256, 2664},
                              {17, 64, 2184}, {1057, 1, 129}};
-  for (const auto& [m, n, k] : shapes)
+  for (const auto& shape : shapes)
     for (const bool trans_x : {false, true}) {
+      const Index m = shape[0], n = shape[1], k = shape[2];
       CAPTURE(m);
       CAPTURE(n);
       CAPTURE(k);
