@@ -9,6 +9,7 @@
 namespace kref {
 namespace {
 
+using Kind = MatmulStep::Kind;
 using Ranges = std::vector<ContractionRange>;
 using Indices = std::vector<Index>;
 
