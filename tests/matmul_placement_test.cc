@@ -10,7 +10,6 @@
 namespace kref {
 namespace {
 
-using Kind = MatmulStep::Kind;
 using Ranges = std::vector<ContractionRange>;
 using Indices = std::vector<Index>;
 
