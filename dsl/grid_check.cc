@@ -137,6 +137,8 @@ class Checker {
                     " is visited by no step, its elements are undefined"));
   }
 
+  // Names the lowest element that differs, and whose poison it depends on: one operand after the
+  // other is given the other poison alone.
   [[noreturn]] void report(std::size_t id, const std::vector<std::byte>& second) {
     const Operand& o = program_.operands[id];
     const std::size_t size = o.element_bytes;
@@ -149,38 +151,42 @@ class Checker {
     const auto differs = [&](const Contents& c) {
       return std::memcmp(&c[id][element * size], &expected_[id][element * size], size) != 0;
     };
-    const std::string where = place(id, element, count);
-    KREF_CHECK(
-        !differs(again(0, &order_)), where,
-        " depends on the order of the parallel coordinates: something is carried from one to "
-        "another");
+    const std::string where = place(id, element);
+    const std::string more =
+        count == 1 ? "" : cat(" (", count - 1, " more ", count == 2 ? "differs)" : "differ)");
+    const auto failure = [&](const std::string& what) { return Error(where + what + more); };
+    if (differs(again(0, &order_))) {
+      throw failure(
+          "depends on the order of the parallel coordinates: something is carried from one to "
+          "another");
+    }
     for (std::size_t source = 0; source < program_.operands.size(); ++source) {
       const Contents changed = again(std::uint64_t{1} << source, nullptr);
       if (!differs(changed)) continue;
       const Operand& from = program_.operands[source];
-      const bool untouched =
-          source == id &&
-          is_pattern(&expected_[id][element * size], o.array.dtype, Pattern::kPoison) &&
-          is_pattern(&changed[id][element * size], o.array.dtype, Pattern::kOther);
-      if (untouched) {
-        throw Error(cat(where, " is never written: an output's block starts as poison",
-                        o.copies ? ", also when aliased to an input" : "",
-                        "; in_out is the operand that starts with the array's contents"));
+      if (source == id && holds(expected_[id], element, o, Pattern::kPoison) &&
+          holds(changed[id], element, o, Pattern::kOther)) {
+        throw failure(cat("is never written: an output's block starts as poison",
+                          o.copies ? ", also when aliased to an input" : "",
+                          "; in_out is the operand that starts with the array's contents"));
       }
-      throw Error(cat(where, " depends on poison in '", from.name, "': ",
-                      from.kind == Kind::kIn || from.kind == Kind::kInOut
-                          ? "the part of an edge block outside the array is read"
-                          : "elements are read that no step had written",
-                      from.kind == Kind::kScratch && program_.points > 1
-                          ? " since a parallel axis moved"
-                          : ""));
+      throw failure(cat("depends on poison in '", from.name, "': ",
+                        from.reads() ? "the part of an edge block outside the array is read"
+                                     : "elements are read that no step had written",
+                        from.kind == Kind::kScratch && program_.points > 1
+                            ? " since a parallel axis moved"
+                            : ""));
     }
-    throw Error(cat(where, " depends on poison: something uninitialised is read"));
+    throw failure("depends on poison: something uninitialised is read");
   }
 
-  // "grid 'g': output 'z': element (3,5) of block (1,0), visited from step 4 (i=1, j=0), (and 17
-  // others)".
-  std::string place(std::size_t id, std::size_t element, std::size_t count) const {
+  static bool holds(const std::vector<std::byte>& array, std::size_t element, const Operand& o,
+                    Pattern pattern) {
+    return is_pattern(&array[element * o.element_bytes], o.array.dtype, pattern);
+  }
+
+  // "grid 'g': output 'z': element (3,5) of block (1,0), visited from step 4 (i=1, j=0), ".
+  std::string place(std::size_t id, std::size_t element) const {
     const Operand& o = program_.operands[id];
     Shape<kMaxRank> at{}, block{};
     auto rest = static_cast<Index>(element);
@@ -193,9 +199,8 @@ class Checker {
     for (std::size_t d = 0; d < o.rank(); ++d) number = number * o.blocks[d] + block[d];
     const Index step = first_visits_[id][static_cast<std::size_t>(number)];
     return cat(subject(program_, o), ": element ", block_text(o, at.data()), " of block ",
-               block_text(o, block.data()),
-               step < 0 ? std::string() : cat(", visited from ", step_text(program_, step), ","),
-               count > 1 ? cat(" (and ", count - 1, count > 2 ? " others)" : " other)") : "");
+               block_text(o, block.data()), ", ",
+               step < 0 ? std::string() : cat("visited from ", step_text(program_, step), ", "));
   }
 
   const Program& program_;

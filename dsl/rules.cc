@@ -138,8 +138,10 @@ void check_visits(const Program& program, const Operand& operand) {
     block_at(program, operand, ++end, other.data());
   } while (other == block);
   throw Error(cat(subject(program, operand), ": block ", block_text(operand, block.data()), " of ",
-                  step_text(program, step), " was left before: it was visited in steps ", previous,
-                  " through ", end - 1, ", and an output block is visited in consecutive steps"));
+                  step_text(program, step), " was left before: it was visited in ",
+                  end - 1 == previous ? step_text(program, previous)
+                                      : cat("steps ", previous, " through ", end - 1),
+                  ", and an output block is visited in consecutive steps"));
 }
 
 }  // namespace kref::detail

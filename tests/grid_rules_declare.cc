@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules about what is declared: axes, expressions, block extents, names, memory.
+#include <cstdlib>
+#include <limits>
+
+#include "dsl/grid.h"
+#include "dsl/threads.h"
+#include "tests/grid_rules.h"
+
+namespace kref {
+namespace {
+
+const auto nothing = [](const Step&) {};
+Tensor<float, 1>& eight() {
+  static Tensor<float, 1> x({8}, 1.0f);
+  return x;
+}
+constexpr Index kHuge = std::numeric_limits<Index>::max();
+
+}  // namespace
+
+std::span<const Rule> declaration_rules() {
+  static const Rule rules[] = {
+      {"axes",
+       "a negative size",
+       {"grid 'g'", "axis 'i' has size -1", "expected >= 0"},
+       [] { Grid("g").parallel("i", -1); }},
+      {"axes",
+       "a parallel axis after a sequential one",
+       {"grid 'g'", "parallel axis 'j' after sequential axis 'k'", "parallel axes first"},
+       [] {
+         Grid g("g");
+         g.sequential("k", 2);
+         g.parallel("j", 2);
+       }},
+      {"axes",
+       "two axes of one name",
+       {"grid 'g'", "two axes are named 'i'"},
+       [] {
+         Grid g("g");
+         g.parallel("i", 2);
+         g.sequential("i", 2);
+       }},
+      {"axes",
+       "an axis without a name",
+       {"grid 'g'", "axis without a name"},
+       [] { Grid("g").parallel("", 1); }},
+      {"axes",
+       "17 axes",
+       {"grid 'g'", "axis 'a16' is one more than 16"},
+       [] {
+         Grid g("g");
+         for (int a = 0; a < 17; ++a) g.sequential(detail::cat('a', a), 1);
+       }},
+      {"axes",
+       "more steps than a 64-bit number counts",
+       {"grid 'g'", "axis 'j'", "64 bits"},
+       [] {
+         Grid g("g");
+         g.parallel("i", Index{1} << 40);
+         g.parallel("j", Index{1} << 40);
+         g.run(nothing);
+       }},
+      {"index maps",
+       "an axis expression out of order",
+       {"index map: % 4 after i * 2", "axis / d % m * s + o", "in this order"},
+       [] {
+         Grid g("g");
+         (void)(g.parallel("i", 8) * 2 % 4);
+       }},
+      {"index maps",
+       "a product of a sum",
+       {"index map: * 2 after i + 1"},
+       [] {
+         Grid g("g");
+         (void)((g.parallel("i", 8) + 1) * 2);
+       }},
+      {"index maps",
+       "the same part twice",
+       {"index map: % 4 after i % 6"},
+       [] {
+         Grid g("g");
+         (void)(g.parallel("i", 8) % 6 % 4);
+       }},
+      {"index maps",
+       "a division by zero",
+       {"index map: i / 0: expected a constant above 0"},
+       [] {
+         Grid g("g");
+         (void)(g.parallel("i", 8) / 0);
+       }},
+      {"index maps",
+       "a negative modulus",
+       {"index map: i % -3: expected a constant above 0"},
+       [] {
+         Grid g("g");
+         (void)(g.parallel("i", 8) % -3);
+       }},
+      {"index maps",
+       "a constant that does not fit",
+       {"index map: i + 9223372036854775807 + 1 is too"},
+       [] {
+         Grid g("g");
+         (void)(g.parallel("i", 8) + kHuge + 1);
+       }},
+      {"index maps",
+       "an axis of another grid",
+       {"grid 'g': input 'x': axis 'i' in the index of dimension 0 belongs to another grid"},
+       [] {
+         Grid other("other"), g("g");
+         const Axis i = other.parallel("i", 2);
+         g.in("x", eight(), {.block = {4}, .index = {i}});
+       }},
+      {"operands",
+       "a block extent of 0",
+       {"grid 'g': input 'x': block extent of dimension 0 is 0, expected > 0"},
+       [] { Grid("g").in("x", eight(), {.block = {0}, .index = {0}}); }},
+      {"operands",
+       "a negative block extent",
+       {"grid 'g': output 'z': block extent of dimension 0 is -2, expected > 0"},
+       [] { Grid("g").out("z", eight(), {.block = {-2}, .index = {0}}); }},
+      {"operands",
+       "a negative array extent",
+       {"grid 'g': input 'x': dimension 0", "extent -8"},
+       [] { Grid("g").in("x", Ref<const float, 1>(eight().data(), {-8})); }},
+      {"operands",
+       "two operands of one name",
+       {"grid 'g': two operands are named 'x'"},
+       [] {
+         Grid g("g");
+         g.in("x", eight());
+         g.scratch<float>("x", {2});
+       }},
+      {"operands",
+       "an operand without a name",
+       {"grid 'g': operand without a name"},
+       [] { Grid("g").in("", eight()); }},
+      {"operands",
+       "65 operands",
+       {"grid 'g': operand 'x64' is one more than 64"},
+       [] {
+         Grid g("g");
+         for (int i = 0; i < 65; ++i) g.in(detail::cat('x', i), eight());
+       }},
+      {"operands",
+       "a negative extent of scratch",
+       {"grid 'g': scratch 'acc': extent of dimension 1 is -1, expected >= 0"},
+       [] {
+         Grid("g").scratch<float>("acc", {2, -1});
+       }},
+      {"operands",
+       "an input without elements, and steps that would read it",
+       {"grid 'g': input 'x' F32[0] is empty, the grid has 2 steps"},
+       [] {
+         Grid g("g");
+         const Axis i = g.parallel("i", 2);
+         Tensor<float, 1> x({0});
+         g.in("x", x, {.block = {4}, .index = {i}});
+         g.out("z", eight(), {.block = {4}, .index = {i}});
+         g.run(nothing);
+       }},
+      {"after run",
+       "an axis",
+       {"grid 'g': axis 'i' is declared after run"},
+       [] {
+         Grid g("g");
+         g.run(nothing);
+         g.parallel("i", 2);
+       }},
+      {"after run",
+       "an operand",
+       {"grid 'g': operand 'x' is declared after run"},
+       [] {
+         Grid g("g");
+         g.run(nothing);
+         g.in("x", eight());
+       }},
+      {"after run",
+       "scratch",
+       {"grid 'g': scratch 'acc' is declared after run"},
+       [] {
+         Grid g("g");
+         g.run(nothing);
+         g.scratch<float>("acc", {2});
+       }},
+      {"settings",
+       "a negative number of threads",
+       {"set_threads: -1 threads, expected >= 0"},
+       [] { set_threads(-1); }},
+      {"settings",
+       "an unknown value of KREF_CHECKS",
+       {"KREF_CHECKS is 'some', expected 'full'"},
+       [] {
+         const char* before = std::getenv("KREF_CHECKS");
+         const std::string kept = before == nullptr ? "" : before;
+         setenv("KREF_CHECKS", "some", 1);
+         struct Restore {
+           const std::string& value;
+           ~Restore() { setenv("KREF_CHECKS", value.c_str(), 1); }
+         } restore{kept};
+         Grid("g").run(nothing);
+       }},
+      {"settings",
+       "a trace asked for an unknown operand",
+       {"trace: no operand is named 'y'"},
+       [] { Grid("g").run(nothing)["y"]; }},
+  };
+  return rules;
+}
+
+std::span<const Rule> memory_rules() {
+  static const Rule rules[] = {
+      {"shared memory",
+       "an alias of another shape",
+       {"grid 'g': output 'z' is aliased to 'x': its shape is [5], expected [4]"},
+       [] {
+         Grid g("g");
+         g.in("x", eight().ref().block({0}, {4}));
+         g.out("z", eight().ref().block({0}, {5}));
+         g.run(nothing);
+       }},
+      {"shared memory",
+       "an alias of another element type",
+       {"grid 'g': output 'z' is aliased to 'x': its element type is BF16, expected F32"},
+       [] {
+         Grid g("g");
+         g.in("x", eight().ref().block({0}, {4}));
+         g.out("z", Ref<bf16, 1>(reinterpret_cast<bf16*>(eight().data()), {4}));
+         g.run(nothing);
+       }},
+      {"shared memory",
+       "an alias of other strides",
+       {"grid 'g': in_out 'z' is aliased to 'x': its strides differ"},
+       [] {
+         Grid g("g");
+         g.in("x", Ref<float, 2>(eight().data(), {2, 2}, {4, 1}));
+         g.in_out("z", Ref<float, 2>(eight().data(), {2, 2}, {2, 1}));
+         g.run(nothing);
+       }},
+      {"shared memory",
+       "an output over a part of an input",
+       {"grid 'g': output 'z' overlaps a part of 'x'"},
+       [] {
+         Grid g("g");
+         g.in("x", eight().ref().block({0}, {5}));
+         g.out("z", eight().ref().block({3}, {5}));
+         g.run(nothing);
+       }},
+      {"shared memory",
+       "two outputs over one array",
+       {"grid 'g': output 'b' has the memory of 'a', and both are written"},
+       [] {
+         Grid g("g");
+         g.out("a", eight());
+         g.out("b", eight());
+         g.run(nothing);
+       }},
+      {"shared memory",
+       "an output whose elements share memory",
+       {"grid 'g': output 'z': dimension 0 of the array has stride 0"},
+       [] {
+         Grid g("g");
+         g.out("z", Ref<float, 2>(eight().data(), {4, 8}, {0, 1}));
+         g.run(nothing);
+       }},
+  };
+  return rules;
+}
+
+}  // namespace kref
