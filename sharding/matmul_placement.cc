@@ -63,8 +63,8 @@ class Placer {
 
   void check_batch() const {
     for (std::size_t d = 0; d < y_batch(); ++d) {
-      KREF_CHECK(std::ranges::equal(x_[d], y_[d]), "matmul: batch dimension ", d,
-                 " is sharded over ", axes_string(x_[d]), " in x and over ", axes_string(y_[d]),
+      KREF_CHECK(std::ranges::equal(x_[d], y_[d]), "batch dimension ", d, " is sharded over ",
+                 axes_string(x_[d]), " in x and over ", axes_string(y_[d]),
                  " in y, expected the same (", in_specs(), ")");
     }
   }
@@ -73,10 +73,10 @@ class Placer {
     const AxesView xk = x_contraction(), yk = y_contraction();
     if (!xk.empty() && !yk.empty()) {
       KREF_CHECK(std::ranges::is_permutation(xk, yk),
-                 "matmul: contracting dimensions sharded over different axes, ", axes_string(xk),
-                 " and ", axes_string(yk), " (", in_specs(), "); gather one side first");
+                 "contracting dimensions sharded over different axes, ", axes_string(xk), " and ",
+                 axes_string(yk), " (", in_specs(), "); gather one side first");
       KREF_CHECK(std::ranges::equal(xk, yk),
-                 "matmul: contracting dimensions sharded over the same axes in different orders, ",
+                 "contracting dimensions sharded over the same axes in different orders, ",
                  axes_string(xk), " and ", axes_string(yk), " (", in_specs(),
                  "); gather one side first");
       placement_.contraction.assign(xk.begin(), xk.end());

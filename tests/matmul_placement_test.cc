@@ -184,7 +184,7 @@ TEST_CASE("illegal placements are refused by name") {
     return refusal([&] { place_matmul(mesh, shape, x, y, z); });
   };
   CHECK(message({none, "X"}, {"Y"}, {}) ==
-        "matmul: contracting dimensions sharded over different axes, X and Y (in_specs.x P(None, "
+        "contracting dimensions sharded over different axes, X and Y (in_specs.x P(None, "
         "'X'), in_specs.y P('Y')); gather one side first");
   CHECK(has(message({none, "X"}, {"Y"}, {P{"X"}, {}}), "different axes, X and Y"));
   CHECK(has(message({none, axes("X", "Y")}, {"X"}, {}), "different axes, (X,Y) and X"));
