@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "golden/judge.h"
 #include "golden/operation.h"
@@ -167,7 +168,8 @@ void check_random_runs(unsigned seed) {
     if (!partial) continue;
     const std::vector<Index> shape(run.in.at("x").shape().begin(), run.in.at("x").shape().end());
     Array cut(dtype_of<T>, shape);
-    const auto from = run.in.at("x").elements<T>(), to = cut.mutable_elements<T>();
+    const std::span<const T> from = run.in.at("x").elements<T>();
+    const std::span<T> to = cut.mutable_elements<T>();
     const bool trans_x = run.set["trans_x"];
     for (Index e = 0; e < cut.size(); ++e) {
       const Index k = trans_x ? e / kM : e % kK;
