@@ -46,7 +46,8 @@ bool contiguous(const Dim& dim, std::size_t count) {
 
 }  // namespace
 
-TilePlan::TilePlan(const char* verb, const Operand* operands, std::size_t count) : count_(count) {
+TilePlan::TilePlan(const char* verb, const Operand* operands, std::size_t count, Inner inner)
+    : count_(count) {
   KREF_DCHECK(count >= 1 && count <= kMaxOperands);
   const ArrayRef& out = operands[count - 1].view;
   std::array<Dim, kMaxRank + 2> dims;
@@ -73,7 +74,7 @@ TilePlan::TilePlan(const char* verb, const Operand* operands, std::size_t count)
   // The innermost dimension becomes the row; one that is not contiguous becomes rows of one
   // element.
   Dim cols;
-  if (n > 0 && contiguous(dims[n - 1], count)) cols = dims[--n];
+  if (inner == Inner::kColumns && n > 0 && contiguous(dims[n - 1], count)) cols = dims[--n];
   Dim rows;
   if (n > 0) rows = dims[--n];
   first_.rows = rows.extent, first_.cols = cols.extent;

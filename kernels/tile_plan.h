@@ -41,7 +41,12 @@ struct Operand {
 // that shape, or extent 1, or fewer leading dimensions. Error otherwise, naming verb and operand.
 class TilePlan {
  public:
-  TilePlan(const char* verb, const Operand* operands, std::size_t count);
+  enum class Inner {
+    kColumns,  // the innermost dimension is the row, where it is contiguous
+    kRows,     // it counts rows of one element: a plane has 1 column
+  };
+  TilePlan(const char* verb, const Operand* operands, std::size_t count,
+           Inner inner = Inner::kColumns);
 
   // Calls f(const Plane&) for each plane; not at all when the shape is empty.
   template <class F>
