@@ -113,6 +113,10 @@ class Grid {
     return in(name, x.ref());
   }
   template <class T, std::size_t R>
+  void in(std::string_view name, const Tensor<T, R>&& x, const BlockSpec<R>& spec) = delete;
+  template <class T, std::size_t R>
+  void in(std::string_view name, const Tensor<T, R>&& x) = delete;  // would not outlive the line
+  template <class T, std::size_t R>
   Out<T, R> out(std::string_view name, Tensor<T, R>& x, const BlockSpec<R>& spec) {
     return out(name, x.ref(), spec);
   }

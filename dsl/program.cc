@@ -53,7 +53,7 @@ void Program::coordinates_of(Index step, Index* at) const {
 void Program::prepare() {
   if (prepared) return;
   steps = count_steps();
-  points = 1;
+  points = steps == 0 ? 0 : 1;
   Index stride = 1;
   for (std::size_t a = axes.size(); a-- > 0 && steps > 0;) {
     axes[a].stride = stride;

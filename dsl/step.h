@@ -69,7 +69,8 @@ using Scratch = detail::Handle<T, R, 3>;
 // An output block holds poison when a step comes to it, never the array's contents, and keeps what
 // is written to it while the following steps stay on it. An in_out block holds the array's.
 // Within one step s[h] of an out or in_out must not follow s.valid(h) (Error): an edge block that
-// has been handed out in place cannot gain a margin any more. The other order is fine.
+// has been handed out in place cannot gain a margin any more. The other order is fine, and
+// s.extents(h) tells the size of the valid part without handing it out.
 //
 // Errors: an axis or a handle of another grid; in an index map, asking for a block.
 class Step {
@@ -106,6 +107,16 @@ class Step {
   template <class T, std::size_t R>
   Ref<T, R> operator[](const Scratch<T, R>& h) const {
     return ref<T, R>(whole(h.grid, h.id, h.name));
+  }
+
+  // Extents of the part of the block that lies inside the array, of an in, out or in_out.
+  template <class T, std::size_t R, int kKind>
+  requires(kKind != 3) Shape<R> extents(const detail::Handle<T, R, kKind>& h)
+  const {
+    const Index* inside = view(h.grid, h.id, h.name).inside.extents;
+    Shape<R> out;
+    for (std::size_t d = 0; d < R; ++d) out[d] = inside[d];
+    return out;
   }
 
   template <class T, std::size_t R>

@@ -202,7 +202,8 @@ void no_blocks(const StepData& data, const char* operand) {
 
 void inside_before_whole(const StepData& data, const char* operand) {
   throw Error(cat(where(data), ": the whole block of '", operand,
-                  "' is asked for after valid() in the same step, expected before it"));
+                  "' is asked for after valid() in the same step, expected before it; extents() "
+                  "tells the size"));
 }
 
 }  // namespace kref::detail
