@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fuzzers do with their input. The fuzz programs call one each; fuzz_corpus_test calls
+// them on the corpus in every test run. Input is either read or refused with Error: anything else
+// ends the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kref::fuzz {
+
+void npy(const std::uint8_t* data, std::size_t size);
+void npz(const std::uint8_t* data, std::size_t size);
+void safetensors(const std::uint8_t* data, std::size_t size);
+void json(const std::uint8_t* data, std::size_t size);
+
+}  // namespace kref::fuzz
