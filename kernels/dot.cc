@@ -17,11 +17,11 @@ void check_rank(const char* name, const ArrayRef& a) {
   KREF_CHECK(a.rank == 2, "dot_add: ", name, " is ", to_string(a), ", expected rank 2");
 }
 
-void clear(const MutableArrayRef& acc) {
+void clear(const MutableArrayRef& acc, Index m, Index n) {
   with_dtype(acc.dtype, [&]<class T>() {
     const auto out = acc.ref<T, 2>();
-    for (Index i = 0; i < out.extent(0); ++i)
-      for (Index j = 0; j < out.extent(1); ++j) out(i, j) = T{};
+    for (Index i = 0; i < m; ++i)
+      for (Index j = 0; j < n; ++j) out(i, j) = T{};
   });
 }
 
@@ -60,11 +60,11 @@ void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
   KREF_CHECK(k == ky, "dot_add: axis k is ", k, " in x ", to_string(x),
              options.trans_x ? " (transposed)" : "", " and ", ky, " in y ", to_string(y),
              options.trans_y ? " (transposed)" : "");
-  KREF_CHECK(acc.extents[0] == m && acc.extents[1] == n, "dot_add: acc is ", to_string(acc),
-             ", expected shape [", m, ",", n, "]");
+  KREF_CHECK(acc.extents[0] >= m && acc.extents[1] >= n, "dot_add: acc is ", to_string(acc),
+             ", expected at least [", m, ",", n, "]");
   if (m == 0 || n == 0) return;
   if (k == 0) {
-    if (from_zero) clear(acc);
+    if (from_zero) clear(acc, m, n);
     return;
   }
   const DotArgs args{x.dtype,
