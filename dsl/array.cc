@@ -10,7 +10,8 @@ namespace kref {
 namespace detail {
 
 Bytes allocate(std::size_t bytes) {
-  // aligned_alloc wants a multiple of the alignment; at least one line, so that data() is never null.
+  // aligned_alloc wants a multiple of the alignment; at least one line, so that data() is never
+  // null.
   const std::size_t rounded = (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
   void* p = std::aligned_alloc(64, rounded);
   if (p == nullptr) throw std::bad_alloc();
@@ -21,13 +22,15 @@ std::size_t checked_bytes(const Index* extents, std::size_t rank, std::size_t el
   std::size_t total = element;
   bool empty = false;
   for (std::size_t d = 0; d < rank; ++d) {
-    KREF_CHECK(extents[d] >= 0, "array extent of dimension ", d, " is ", extents[d], ", expected >= 0");
+    KREF_CHECK(extents[d] >= 0, "array extent of dimension ", d, " is ", extents[d],
+               ", expected >= 0");
     empty = empty || extents[d] == 0;
   }
   if (empty) return 0;
   for (std::size_t d = 0; d < rank; ++d) {
     const auto e = static_cast<std::size_t>(extents[d]);
-    KREF_CHECK(total <= (std::size_t{1} << 62) / e, "array of shape ", shape_string({extents, rank}), " is too large");
+    KREF_CHECK(total <= (std::size_t{1} << 62) / e, "array of shape ",
+               shape_string({extents, rank}), " is too large");
     total *= e;
   }
   return total;
@@ -44,10 +47,13 @@ std::string shape_string(std::span<const Index> shape) {
   return out + "]";
 }
 
-std::string to_string(const ArrayRef& array) { return name_of(array.dtype) + shape_string(array.shape()); }
+std::string to_string(const ArrayRef& array) {
+  return name_of(array.dtype) + shape_string(array.shape());
+}
 
 Array::Array(DType type, std::span<const Index> shape) {
-  KREF_CHECK(shape.size() <= kMaxRank, "array of rank ", shape.size(), ", expected at most ", kMaxRank);
+  KREF_CHECK(shape.size() <= kMaxRank, "array of rank ", shape.size(), ", expected at most ",
+             kMaxRank);
   const std::size_t n = detail::checked_bytes(shape.data(), shape.size(), size_of(type));
   detail::Bytes memory = detail::allocate(n);
   std::memset(memory.get(), 0, n);
@@ -56,17 +62,20 @@ Array::Array(DType type, std::span<const Index> shape) {
   owner_ = std::shared_ptr<const void>(std::move(memory));
 }
 
-Array::Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner, const void* data)
+Array::Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner,
+             const void* data)
     : view_(type, shape, data), owner_(std::move(owner)) {
   KREF_DCHECK(reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0);
 }
 
 double Array::at(Index i) const {
-  return with_dtype(dtype(), [&]<class T>() { return static_cast<double>(static_cast<const T*>(data())[i]); });
+  return with_dtype(
+      dtype(), [&]<class T>() { return static_cast<double>(static_cast<const T*>(data())[i]); });
 }
 
 void* Array::mutable_data() {
-  KREF_CHECK(own_ != nullptr || size() == 0, "array: its memory belongs to a file and is read-only");
+  KREF_CHECK(own_ != nullptr || size() == 0,
+             "array: its memory belongs to a file and is read-only");
   return own_;
 }
 

@@ -23,7 +23,8 @@ struct BasicArrayRef {
 
   BasicArrayRef() = default;
   // Dense, row-major. Error on a rank above 6.
-  BasicArrayRef(DType type, std::span<const Index> shape, Void* bytes) : dtype(type), rank(shape.size()), data(bytes) {
+  BasicArrayRef(DType type, std::span<const Index> shape, Void* bytes)
+      : dtype(type), rank(shape.size()), data(bytes) {
     KREF_CHECK(rank <= kMaxRank, "array of rank ", rank, ", expected at most ", kMaxRank);
     Index stride = 1;
     for (std::size_t d = rank; d-- > 0;) {
@@ -39,11 +40,10 @@ struct BasicArrayRef {
       strides[d] = ref.stride(d);
     }
   }
-  operator BasicArrayRef<const Void>() const
-    requires(!std::is_const_v<Void>)
-  {
+  operator BasicArrayRef<const Void>() const requires(!std::is_const_v<Void>) {
     BasicArrayRef<const Void> out;
-    out.dtype = dtype, out.rank = rank, out.extents = extents, out.strides = strides, out.data = data;
+    out.dtype = dtype, out.rank = rank, out.extents = extents, out.strides = strides,
+    out.data = data;
     return out;
   }
 
@@ -81,7 +81,8 @@ class Array {
   // New memory, zero bytes. Error on a rank above 6, a negative extent, too many elements.
   Array(DType type, std::span<const Index> shape);
   // Existing bytes, kept alive by `owner`.
-  Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner, const void* data);
+  Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner,
+        const void* data);
 
   DType dtype() const { return view_.dtype; }
   std::size_t rank() const { return view_.rank; }
@@ -93,7 +94,8 @@ class Array {
   // The elements as T; Error when T is not the element type.
   template <ElementType T>
   std::span<const T> elements() const {
-    KREF_CHECK(dtype() == dtype_of<T>, "array is ", name_of(dtype()), ", expected ", name_of(dtype_of<T>));
+    KREF_CHECK(dtype() == dtype_of<T>, "array is ", name_of(dtype()), ", expected ",
+               name_of(dtype_of<T>));
     return {static_cast<const T*>(data()), static_cast<std::size_t>(size())};
   }
   // Element i of the flattened array as a double (I64 past 2^53 rounds).
@@ -106,7 +108,8 @@ class Array {
   MutableArrayRef mutable_ref();
   template <ElementType T>
   std::span<T> mutable_elements() {
-    KREF_CHECK(dtype() == dtype_of<T>, "array is ", name_of(dtype()), ", expected ", name_of(dtype_of<T>));
+    KREF_CHECK(dtype() == dtype_of<T>, "array is ", name_of(dtype()), ", expected ",
+               name_of(dtype_of<T>));
     return {static_cast<T*>(mutable_data()), static_cast<std::size_t>(size())};
   }
 

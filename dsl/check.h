@@ -22,10 +22,8 @@ inline void append(std::string& out, const char* s) { out += s; }
 inline void append(std::string& out, const std::string& s) { out += s; }
 inline void append(std::string& out, char c) { out += c; }
 template <class T>
-  requires requires(T v) { std::to_string(v); }
-void append(std::string& out, T v) {
-  out += std::to_string(v);
-}
+requires requires(T v) { std::to_string(v); }
+void append(std::string& out, T v) { out += std::to_string(v); }
 
 // The pieces joined to one string; numbers in decimal.
 template <class... Parts>
@@ -43,19 +41,19 @@ std::string cat(const Parts&... parts) {
 
 // Refuses a user's request: KREF_CHECK(m > 0, "matmul: m is ", m, ", expected > 0"). The message is
 // put together only on failure.
-#define KREF_CHECK(condition, ...)                                      \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]]                                      \
-      throw ::kref::Error(::kref::detail::cat(__VA_ARGS__));            \
+#define KREF_CHECK(condition, ...)                           \
+  do {                                                       \
+    if (!(condition)) [[unlikely]]                           \
+      throw ::kref::Error(::kref::detail::cat(__VA_ARGS__)); \
   } while (false)
 
 // States what our own code guarantees; compiled out of release builds.
 #ifdef NDEBUG
 #define KREF_DCHECK(condition) static_cast<void>(0)
 #else
-#define KREF_DCHECK(condition)                                          \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]]                                      \
-      ::kref::detail::internal_fault(#condition, __FILE__, __LINE__);   \
+#define KREF_DCHECK(condition)                                        \
+  do {                                                                \
+    if (!(condition)) [[unlikely]]                                    \
+      ::kref::detail::internal_fault(#condition, __FILE__, __LINE__); \
   } while (false)
 #endif

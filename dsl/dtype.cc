@@ -14,12 +14,18 @@ struct Spelling {
 };
 
 constexpr Spelling kSpellings[] = {
-    {DType::kF64, "F64", "float64"},          {DType::kF32, "F32", "float32"},
-    {DType::kF16, "F16", "float16"},          {DType::kBF16, "BF16", "bfloat16"},
-    {DType::kF8E4M3, "F8_E4M3", "float8_e4m3fn"}, {DType::kF8E5M2, "F8_E5M2", "float8_e5m2"},
-    {DType::kI64, "I64", "int64"},            {DType::kI32, "I32", "int32"},
-    {DType::kI16, "I16", "int16"},            {DType::kI8, "I8", "int8"},
-    {DType::kU32, "U32", "uint32"},           {DType::kU8, "U8", "uint8"},
+    {DType::kF64, "F64", "float64"},
+    {DType::kF32, "F32", "float32"},
+    {DType::kF16, "F16", "float16"},
+    {DType::kBF16, "BF16", "bfloat16"},
+    {DType::kF8E4M3, "F8_E4M3", "float8_e4m3fn"},
+    {DType::kF8E5M2, "F8_E5M2", "float8_e5m2"},
+    {DType::kI64, "I64", "int64"},
+    {DType::kI32, "I32", "int32"},
+    {DType::kI16, "I16", "int16"},
+    {DType::kI8, "I8", "int8"},
+    {DType::kU32, "U32", "uint32"},
+    {DType::kU8, "U8", "uint8"},
     {DType::kBool, "BOOL", "bool"},
 };
 

@@ -13,7 +13,19 @@ namespace kref {
 
 // The element types of run files (spec/runs.md section 1), named as safetensors names them.
 enum class DType : std::uint8_t {
-  kF64, kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI64, kI32, kI16, kI8, kU32, kU8, kBool,
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3,
+  kF8E5M2,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU32,
+  kU8,
+  kBool,
 };
 
 namespace detail {
@@ -35,7 +47,8 @@ struct NarrowFormat {
   static constexpr std::uint32_t kLargest = kFinite ? kSign - 2 : kInfinity - 1;
 
   // Bits of the value nearest to v, ties to even. Past the largest finite value: infinity (NaN in a
-  // format without one), or the largest value when saturate. A NaN keeps its sign and becomes quiet.
+  // format without one), or the largest value when saturate. A NaN keeps its sign and becomes
+  // quiet.
   static constexpr std::uint32_t encode(double v, bool saturate = false) {
     const auto bits = std::bit_cast<std::uint64_t>(v);
     const std::uint32_t sign = (bits >> 63) != 0 ? kSign : 0;
@@ -46,7 +59,8 @@ struct NarrowFormat {
     const int biased = static_cast<int>(magnitude >> 52);
     if (biased == 0) return sign;  // a subnormal double is far below half of any narrow value
     const int exponent = biased - 1023;
-    const std::uint64_t mantissa = (magnitude & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{1} << 52);
+    const std::uint64_t mantissa =
+        (magnitude & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{1} << 52);
     // Keep kMantissaBits after the leading one, fewer when the result is subnormal.
     const int drop = 52 - kMantissaBits + (exponent < kMinExponent ? kMinExponent - exponent : 0);
     if (drop > 53) return sign;
@@ -75,8 +89,10 @@ struct NarrowFormat {
     }
     if (exponent == 0) {
       // mantissa * 2^(kMinExponent - kMantissaBits); bf16's subnormals are f32 subnormals.
-      if constexpr (kExponentBits == 8) return std::bit_cast<float>(sign | (mantissa << (23 - kMantissaBits)));
-      const float unit = std::bit_cast<float>(static_cast<std::uint32_t>(kMinExponent - kMantissaBits + 127) << 23);
+      if constexpr (kExponentBits == 8)
+        return std::bit_cast<float>(sign | (mantissa << (23 - kMantissaBits)));
+      const float unit = std::bit_cast<float>(
+          static_cast<std::uint32_t>(kMinExponent - kMantissaBits + 127) << 23);
       const float magnitude = static_cast<float>(mantissa) * unit;
       return sign != 0 ? -magnitude : magnitude;
     }
@@ -109,11 +125,13 @@ struct Narrow {
   constexpr explicit Narrow(double v) : bits(static_cast<Bits>(Format::encode(v))) {}
   constexpr explicit Narrow(float v) : Narrow(static_cast<double>(v)) {}
   template <class I>
-    requires std::is_integral_v<I>
+  requires std::is_integral_v<I>
   constexpr explicit Narrow(I v) : Narrow(to_sticky_double(v)) {}
 
   // As the constructor, but values past the largest become the largest ("saturating" casts).
-  static constexpr Narrow saturated(double v) { return from_bits(static_cast<Bits>(Format::encode(v, true))); }
+  static constexpr Narrow saturated(double v) {
+    return from_bits(static_cast<Bits>(Format::encode(v, true)));
+  }
   static constexpr Narrow from_bits(Bits b) {
     Narrow n;
     n.bits = b;
@@ -132,26 +150,68 @@ using f8_e5m2 = detail::Narrow<detail::NarrowFormat<5, 2, false>, std::uint8_t>;
 
 namespace detail {
 
-template <class T> struct DTypeOf;
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kF64; };
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kF32; };
-template <> struct DTypeOf<f16> { static constexpr DType value = DType::kF16; };
-template <> struct DTypeOf<bf16> { static constexpr DType value = DType::kBF16; };
-template <> struct DTypeOf<f8_e4m3> { static constexpr DType value = DType::kF8E4M3; };
-template <> struct DTypeOf<f8_e5m2> { static constexpr DType value = DType::kF8E5M2; };
-template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::kI64; };
-template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::kI32; };
-template <> struct DTypeOf<std::int16_t> { static constexpr DType value = DType::kI16; };
-template <> struct DTypeOf<std::int8_t> { static constexpr DType value = DType::kI8; };
-template <> struct DTypeOf<std::uint32_t> { static constexpr DType value = DType::kU32; };
-template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::kU8; };
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::kBool; };
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
+template <>
+struct DTypeOf<f16> {
+  static constexpr DType value = DType::kF16;
+};
+template <>
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::kBF16;
+};
+template <>
+struct DTypeOf<f8_e4m3> {
+  static constexpr DType value = DType::kF8E4M3;
+};
+template <>
+struct DTypeOf<f8_e5m2> {
+  static constexpr DType value = DType::kF8E5M2;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::kI64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::kI32;
+};
+template <>
+struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::kI16;
+};
+template <>
+struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::kI8;
+};
+template <>
+struct DTypeOf<std::uint32_t> {
+  static constexpr DType value = DType::kU32;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::kBool;
+};
 
 }  // namespace detail
 
 // A C++ type that is the storage of a DType.
 template <class T>
-concept ElementType = requires { detail::DTypeOf<std::remove_const_t<T>>::value; };
+concept ElementType = requires {
+  detail::DTypeOf<std::remove_const_t<T>>::value;
+};
 
 template <ElementType T>
 inline constexpr DType dtype_of = detail::DTypeOf<std::remove_const_t<T>>::value;
@@ -160,19 +220,32 @@ inline constexpr DType dtype_of = detail::DTypeOf<std::remove_const_t<T>>::value
 template <class F>
 constexpr decltype(auto) with_dtype(DType type, F&& f) {
   switch (type) {
-    case DType::kF64: return f.template operator()<double>();
-    case DType::kF32: return f.template operator()<float>();
-    case DType::kF16: return f.template operator()<f16>();
-    case DType::kBF16: return f.template operator()<bf16>();
-    case DType::kF8E4M3: return f.template operator()<f8_e4m3>();
-    case DType::kF8E5M2: return f.template operator()<f8_e5m2>();
-    case DType::kI64: return f.template operator()<std::int64_t>();
-    case DType::kI32: return f.template operator()<std::int32_t>();
-    case DType::kI16: return f.template operator()<std::int16_t>();
-    case DType::kI8: return f.template operator()<std::int8_t>();
-    case DType::kU32: return f.template operator()<std::uint32_t>();
-    case DType::kU8: return f.template operator()<std::uint8_t>();
-    case DType::kBool: break;
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF16:
+      return f.template operator()<f16>();
+    case DType::kBF16:
+      return f.template operator()<bf16>();
+    case DType::kF8E4M3:
+      return f.template operator()<f8_e4m3>();
+    case DType::kF8E5M2:
+      return f.template operator()<f8_e5m2>();
+    case DType::kI64:
+      return f.template operator()<std::int64_t>();
+    case DType::kI32:
+      return f.template operator()<std::int32_t>();
+    case DType::kI16:
+      return f.template operator()<std::int16_t>();
+    case DType::kI8:
+      return f.template operator()<std::int8_t>();
+    case DType::kU32:
+      return f.template operator()<std::uint32_t>();
+    case DType::kU8:
+      return f.template operator()<std::uint8_t>();
+    case DType::kBool:
+      break;
   }
   return f.template operator()<bool>();
 }
@@ -209,13 +282,20 @@ constexpr T poison() {
 // integers. e4m3fn: 2^-4, e5m2: 2^-3, bf16: 2^-8, f16: 2^-11.
 constexpr double unit_roundoff(DType type) {
   switch (type) {
-    case DType::kF64: return 0x1p-53;
-    case DType::kF32: return 0x1p-24;
-    case DType::kF16: return 0x1p-11;
-    case DType::kBF16: return 0x1p-8;
-    case DType::kF8E4M3: return 0x1p-4;
-    case DType::kF8E5M2: return 0x1p-3;
-    default: return 0;
+    case DType::kF64:
+      return 0x1p-53;
+    case DType::kF32:
+      return 0x1p-24;
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF8E4M3:
+      return 0x1p-4;
+    case DType::kF8E5M2:
+      return 0x1p-3;
+    default:
+      return 0;
   }
 }
 

@@ -49,16 +49,14 @@ class Ref {
   constexpr Ref(T* data, const Shape<R>& extents, const Shape<R>& strides)
       : data_(data), extents_(extents), strides_(strides) {
     if constexpr (R > 0) {
-      KREF_CHECK(strides[R - 1] == 1 || extents[R - 1] <= 1, "Ref: stride of the last dimension is ",
-                 strides[R - 1], ", expected 1");
+      KREF_CHECK(strides[R - 1] == 1 || extents[R - 1] <= 1,
+                 "Ref: stride of the last dimension is ", strides[R - 1], ", expected 1");
       strides_[R - 1] = 1;
     }
   }
 
   // Ref<T> -> Ref<const T>.
-  constexpr operator Ref<const T, R>() const
-    requires(!std::is_const_v<T>)
-  {
+  constexpr operator Ref<const T, R>() const requires(!std::is_const_v<T>) {
     return Ref<const T, R>(data_, extents_, strides_);
   }
 
@@ -87,8 +85,8 @@ class Ref {
 
   // The element at R indices; bounds are checked in debug builds.
   template <class... I>
-    requires(sizeof...(I) == R && (std::is_convertible_v<I, Index> && ...))
-  constexpr T& operator()(I... index) const {
+  requires(sizeof...(I) == R && (std::is_convertible_v<I, Index> && ...)) constexpr T& operator()(
+      I... index) const {
     const Shape<R> at{static_cast<Index>(index)...};
     return (*this)[at];
   }
@@ -125,8 +123,7 @@ class Ref {
 // The last two dimensions of a view whose other dimensions have extent 1 (squeezed or not):
 // (1, 1, m, n) -> (m, n). Error when another dimension is larger.
 template <ElementType T, std::size_t R>
-  requires(R >= 2)
-constexpr Ref<T, 2> matrix(Ref<T, R> ref) {
+requires(R >= 2) constexpr Ref<T, 2> matrix(Ref<T, R> ref) {
   for (std::size_t d = 0; d + 2 < R; ++d) {
     KREF_CHECK(ref.extent(d) == 1, "matrix: dimension ", d, " has extent ", ref.extent(d),
                ", expected 1");
