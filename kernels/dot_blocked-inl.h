@@ -19,9 +19,6 @@ HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns packed at a time: 256 x 512 f32 = 512 KiB, from the second- or third-level cache; each
-// panel is read once for a block of rows.
-inline constexpr Index kBlockColumns = 512;
 // Rows packed at a time, which pass by for every y panel and so must fit the second-level cache:
 // 1 MiB or more where there is AVX-512 (528 x 272 f32 = 561 KiB), 512 KiB on the smallest with AVX2
 // (204 KiB).
@@ -31,37 +28,83 @@ inline constexpr Index kBlockRows = 528;
 inline constexpr Index kBlockRows = 192;
 #endif
 
-// c += one block of x rows times the panels of one block of y columns.
-template <class Family>
-HWY_INLINE void MultiplyPanels(const typename Family::Lane* x, Index rows,
-                               const typename Family::Lane* y, Index columns, Index depth,
-                               typename Family::Lane* c, Index c_stride, bool from_zero) {
+// The part of a side that a panel is packed from: `count` of its rows, k0... along k.
+template <class T>
+HWY_INLINE Ahead SourceOf(const Side<T>& side, Index r0, Index count, Index k0, Index k) {
+  const Index major = side.along_k ? r0 : k0, minor = side.along_k ? k0 : r0;
+  Ahead a;
+  a.at = reinterpret_cast<const char*>(side.data + major * side.stride + minor);
+  a.stride = side.stride * static_cast<Index>(sizeof(T));
+  a.row_bytes = (side.along_k ? k : count) * static_cast<Index>(sizeof(T));
+  a.rows = side.along_k ? count : k;
+  return a;
+}
+
+// Some rows of x at one depth, times all of y at that depth. Panels are made just before they are
+// needed: x panels once, in the first round, and kept; a y panel for one round.
+template <class Family, class T>
+struct Block {
   using Lane = typename Family::Lane;
-  const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
-  HWY_ALIGN Lane edge[kRows * kColumnVectors * HWY_MAX_BYTES / sizeof(Lane)];
-  for (Index j = 0; j < columns; j += width) {
-    const Lane* panel = y + j * depth;
-    const Index n = std::min(width, columns - j);
-    for (Index i = 0; i < rows; i += kRows) {
-      const Index m = std::min<Index>(kRows, rows - i);
-      const Lane* xi = x + i * kRowStride;
-      Lane* cij = c + i * c_stride + j;
-      if (n == width) {
-        MicroRows<Family>(m, xi, kRowStride, panel, depth, cij, c_stride, cij + kRows * c_stride,
-                          from_zero);
-        continue;
+  const Packer<Family, T>& pack;
+  const Side<T>& x;
+  const Side<T>& y;
+  Lane* xp;  // m rows, kRowStride apart
+  Lane* yp;  // one panel
+  Lane* c;   // the sums of row i0
+  Index c_stride;
+  Index i0, m, n, k0, k;
+  bool from_zero;
+
+  // c += x y.
+  HWY_INLINE void Multiply() const {
+    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+    const Index depth = pack.depth(k);
+    for (Index j = 0; j < n; j += width) {
+      const Index columns = std::min(width, n - j);
+      pack.panel(y, j, columns, k0, k, pack.terms.y, yp);
+      Ahead y_ahead;
+      if (j + width < n) y_ahead = SourceOf(y, j + width, std::min(width, n - j - width), k0, k);
+      const Index share = cdiv(y_ahead.rows, cdiv(m, kRows));
+      for (Index i = 0; i < m; i += kRows) {
+        const Index rows = std::min<Index>(kRows, m - i);
+        Lane* xi = xp + i * kRowStride;
+        Ahead x_ahead;
+        if (j == 0) {
+          pack.rows(x, i0 + i, rows, k0, k, pack.terms.x, xi, kRowStride);
+          if (i + kRows < m)
+            x_ahead = SourceOf(x, i0 + i + kRows, std::min<Index>(kRows, m - i - kRows), k0, k);
+        }
+        Ahead y_share = y_ahead;
+        y_share.rows = std::min(share, y_ahead.rows);
+        y_ahead.at += y_share.rows * y_ahead.stride;
+        y_ahead.rows -= y_share.rows;
+        Multiply(rows, columns,
+                 {xi, yp, depth, c + i * c_stride + j, c_stride, c + (i + kRows) * c_stride + j,
+                  from_zero},
+                 x_ahead, y_share);
       }
-      // Columns past the edge are computed aside and dropped.
-      for (Index r = 0; r < m; ++r) {
-        std::fill(edge + r * width, edge + (r + 1) * width, Lane{});
-        if (!from_zero) std::copy(cij + r * c_stride, cij + r * c_stride + n, edge + r * width);
-      }
-      MicroRows<Family>(m, xi, kRowStride, panel, depth, edge, width, edge, false);
-      for (Index r = 0; r < m; ++r)
-        std::copy(edge + r * width, edge + r * width + n, cij + r * c_stride);
     }
   }
-}
+
+  static HWY_INLINE void Multiply(Index rows, Index columns, const MicroArgs<Family>& a,
+                                  Ahead& x_ahead, Ahead& y_ahead) {
+    constexpr Index kMost = HWY_MAX_BYTES / sizeof(Lane) * kColumnVectors;
+    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+    if (columns == width) return MicroRows<Family>(rows, a, x_ahead, y_ahead);
+    // Columns past the edge are computed aside and dropped.
+    HWY_ALIGN Lane edge[kRows * kMost];
+    for (Index r = 0; r < rows; ++r) {
+      std::fill(edge + r * width, edge + (r + 1) * width, Lane{});
+      if (!a.from_zero)
+        std::copy(a.c + r * a.c_stride, a.c + r * a.c_stride + columns, edge + r * width);
+    }
+    MicroArgs<Family> aside = a;
+    aside.c = edge, aside.c_next = edge, aside.c_stride = width, aside.from_zero = false;
+    MicroRows<Family>(rows, aside, x_ahead, y_ahead);
+    for (Index r = 0; r < rows; ++r)
+      std::copy(edge + r * width, edge + r * width + columns, a.c + r * a.c_stride);
+  }
+};
 
 template <class Family, class T>
 void Blocked(const DotArgs& a) {
@@ -70,25 +113,19 @@ void Blocked(const DotArgs& a) {
   const Side<T> x{static_cast<const T*>(a.x), a.x_stride, !a.trans_x};
   const Side<T> y{static_cast<const T*>(a.y), a.y_stride, a.trans_y};
   const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
-  const Index rows = std::min(a.m, kBlockRows),
-              columns = cdiv(std::min(a.n, kBlockColumns), width) * width;
+  const Index rows = std::min(a.m, kBlockRows);
   auto* xp = static_cast<Lane*>(
       dot_scratch(0, static_cast<std::size_t>(rows * kRowStride) * sizeof(Lane)));
   auto* yp =
-      static_cast<Lane*>(dot_scratch(1, static_cast<std::size_t>(columns * kDepth) * sizeof(Lane)));
+      static_cast<Lane*>(dot_scratch(1, static_cast<std::size_t>(width * kDepth) * sizeof(Lane)));
   auto* acc = static_cast<Lane*>(a.acc);
   for (Index k0 = 0; k0 < a.k; k0 += pack.k_step()) {
     const Index k = std::min(pack.k_step(), a.k - k0);
-    const Index depth = pack.depth(k);
-    for (Index j0 = 0; j0 < a.n; j0 += kBlockColumns) {
-      const Index n = std::min(kBlockColumns, a.n - j0);
-      pack.panels(y, j0, n, k0, k, pack.terms.y, yp);
-      for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
-        const Index m = std::min(kBlockRows, a.m - i0);
-        pack.rows(x, i0, m, k0, k, pack.terms.x, xp, kRowStride);
-        MultiplyPanels<Family>(xp, m, yp, n, depth, acc + i0 * a.acc_stride + j0, a.acc_stride,
-                               a.from_zero && k0 == 0);
-      }
+    for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
+      const Index m = std::min(kBlockRows, a.m - i0);
+      Block<Family, T>{pack, x, y,   xp, yp, acc + i0 * a.acc_stride, a.acc_stride,
+                       i0,   m, a.n, k0, k,  a.from_zero && k0 == 0}
+          .Multiply();
     }
   }
 }

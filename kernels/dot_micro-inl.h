@@ -77,67 +77,119 @@ struct PairFamily {
   }
 };
 
-// c (R, 2 vectors) += x y. x: R rows of `depth` values, x_stride apart; y: `depth` rows of 2
-// vectors. c_next: the sums that the next call works on, c_stride apart as well.
-// from_zero: c = x y.
+// Panel depth: panel elements along k. A y panel of 256 f32 rows of 32 columns is 32 KiB and stays
+// in the first-level cache while the x panels pass by.
+inline constexpr Index kDepth = 256;
+// Rows of an x panel lie this far apart: a little more than the depth, so that the rows which the
+// micro-kernel reads side by side do not fall into the same set of the cache.
+inline constexpr Index kRowStride = kDepth + 16;
+
+// Memory that is wanted soon, `rows` rows of row_bytes: the micro-kernel asks for it line by line
+// while it computes, so that packing, which has nothing to compute, need not wait for it.
+struct Ahead {
+  const char* at = nullptr;
+  Index stride = 0;  // bytes between rows
+  Index row_bytes = 0;
+  Index rows = 0;
+
+  // Asks for the next `count` rows. Into the second level: the first is full of panels.
+  HWY_INLINE void Fetch(Index count) {
+    for (; count > 0 && rows > 0; --count, --rows, at += stride) {
+      for (Index b = 0; b < row_bytes; b += 64) __builtin_prefetch(at + b, 0, 2);
+    }
+  }
+};
+
+// What a call of the micro-kernel works on.
+template <class Family>
+struct MicroArgs {
+  const typename Family::Lane* x;  // rows of `depth` values, kRowStride apart
+  const typename Family::Lane* y;  // `depth` rows of 2 vectors, aligned
+  Index depth;
+  typename Family::Lane* c;  // rows of 2 vectors, c_stride apart
+  Index c_stride;
+  const typename Family::Lane* c_next;  // the sums that the next call works on, c_stride apart
+  bool from_zero;                       // c = x y instead of c += x y
+};
+
+// One row of y times R values of x, `l` rows further on.
+template <class Family, int R, class V>
+HWY_INLINE void MicroStep(const typename Family::Lane* HWY_RESTRICT x,
+                          const typename Family::Lane* HWY_RESTRICT y, Index l,
+                          V (&acc)[R][kColumnVectors]) {
+  const typename Family::D d;
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  V yv[kColumnVectors];
+#pragma GCC unroll 2
+  for (int j = 0; j < kColumnVectors; ++j)
+    yv[j] = hn::Load(d, y + (l * kColumnVectors + j) * lanes);
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+    const V xv = hn::Set(d, x[i * kRowStride + l]);
+#pragma GCC unroll 2
+    for (int j = 0; j < kColumnVectors; ++j) acc[i][j] = Family::Step(d, xv, yv[j], acc[i][j]);
+  }
+}
+
+// c (R, 2 vectors) += x y, and meanwhile a share of what lies ahead is fetched.
 template <class Family, int R>
-HWY_NOINLINE void Micro(const typename Family::Lane* HWY_RESTRICT x, Index x_stride,
-                        const typename Family::Lane* HWY_RESTRICT y, Index depth,
-                        typename Family::Lane* HWY_RESTRICT c, Index c_stride,
-                        const typename Family::Lane* c_next, bool from_zero) {
+HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second) {
   const typename Family::D d;
   using V = hn::Vec<typename Family::D>;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
+  const typename Family::Lane* HWY_RESTRICT x = a.x;
+  const typename Family::Lane* HWY_RESTRICT y = a.y;
+  typename Family::Lane* HWY_RESTRICT c = a.c;
   V acc[R][kColumnVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 2
     for (int j = 0; j < kColumnVectors; ++j) {
-      acc[i][j] = from_zero ? hn::Zero(d) : hn::LoadU(d, c + i * c_stride + j * lanes);
+      acc[i][j] = a.from_zero ? hn::Zero(d) : hn::LoadU(d, c + i * a.c_stride + j * lanes);
     }
   }
-  // The sums that come next are far away. They are asked for a line at a time, since asking for all
-  // at once waits for fill buffers, and where there are none any more the request comes to nothing.
-  constexpr Index kRound = 8;
-  const typename Family::Lane* next = c_next;
-  for (Index l0 = 0; l0 < depth; l0 += kRound) {
-    hwy::Prefetch(next);
-    next += (l0 / kRound) % kColumnVectors == 0 ? lanes : c_stride - lanes;
-    const Index end = HWY_MIN(l0 + kRound, depth);
-    for (Index l = l0; l < end; ++l) {
-      V yv[kColumnVectors];
+  // Requests are spread over the rounds, since asking for all at once waits for fill buffers, and
+  // where there are none any more a request comes to nothing.
+  constexpr Index kRound = 16, kUnroll = 4;
+  const typename Family::Lane* next = a.c_next;
+  const Index rounds = a.depth / kRound;
+  const Index first_rows = rounds == 0 ? 0 : cdiv(first.rows, rounds);
+  const Index second_rows = rounds == 0 ? 0 : cdiv(second.rows, rounds);
+  for (Index round = 0; round < rounds; ++round) {
 #pragma GCC unroll 2
-      for (int j = 0; j < kColumnVectors; ++j) yv[j] = hn::Load(d, y + j * lanes);
-#pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) {
-        const V xv = hn::Set(d, x[i * x_stride + l]);
-#pragma GCC unroll 2
-        for (int j = 0; j < kColumnVectors; ++j) acc[i][j] = Family::Step(d, xv, yv[j], acc[i][j]);
-      }
-      y += kColumnVectors * lanes;
+    for (int j = 0; j < kColumnVectors; ++j) hwy::Prefetch(next + j * lanes);
+    next += a.c_stride;
+    first.Fetch(first_rows);
+    second.Fetch(second_rows);
+    for (Index l = 0; l < kRound; l += kUnroll) {
+#pragma GCC unroll 4
+      for (Index u = 0; u < kUnroll; ++u) MicroStep<Family, R>(x, y, u, acc);
+      x += kUnroll;
+      y += kUnroll * kColumnVectors * lanes;
     }
   }
+  for (Index l = 0; l < a.depth % kRound; ++l) MicroStep<Family, R>(x, y, l, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 2
-    for (int j = 0; j < kColumnVectors; ++j) hn::StoreU(acc[i][j], d, c + i * c_stride + j * lanes);
+    for (int j = 0; j < kColumnVectors; ++j)
+      hn::StoreU(acc[i][j], d, c + i * a.c_stride + j * lanes);
   }
 }
 
 // Micro for 1 to kRows rows.
 template <class Family>
-HWY_INLINE void MicroRows(Index rows, const typename Family::Lane* x, Index x_stride,
-                          const typename Family::Lane* y, Index depth, typename Family::Lane* c,
-                          Index c_stride, const typename Family::Lane* c_next, bool from_zero) {
-  if (rows >= kRows)
-    return Micro<Family, kRows>(x, x_stride, y, depth, c, c_stride, c_next, from_zero);
+HWY_INLINE void MicroRows(Index rows, const MicroArgs<Family>& a, Ahead& first, Ahead& second) {
+  if (rows >= kRows) return Micro<Family, kRows>(a, first, second);
+  MicroArgs<Family> part = a;
   Index done = 0;
   const auto take = [&](auto count) HWY_ATTR {
     constexpr int kCount = decltype(count)::value;
     if constexpr (kCount < kRows) {
       if (rows - done >= kCount) {
-        Micro<Family, kCount>(x + done * x_stride, x_stride, y, depth, c + done * c_stride,
-                              c_stride, c_next, from_zero);
+        Micro<Family, kCount>(part, first, second);
+        part.x += kCount * kRowStride;
+        part.c += kCount * a.c_stride;
         done += kCount;
       }
     }

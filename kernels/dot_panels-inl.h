@@ -22,15 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Panel depth: panel elements along k. A y panel of 256 f32 rows of 32 columns is 32 KiB and stays
-// in the first-level cache while the x panels pass by.
-inline constexpr Index kDepth = 256;
-// Rows of an x panel lie this far apart: a little more than the depth, so that the rows which the
-// micro-kernel reads side by side do not fall into the same set of the cache.
-inline constexpr Index kRowStride = kDepth + 16;
-inline constexpr Index kPanelsAtOnce = 4;
-inline constexpr Index kRowsAhead = 16;
-
 template <class T>
 HWY_INLINE void PrefetchRow(const T* row, Index n) {
   constexpr Index kLine = static_cast<Index>(64 / sizeof(T));
@@ -122,49 +113,33 @@ struct Packer {
     }
   }
 
-  // y panels: out[p][l][j], NR = 2 vectors of columns a panel, columns past the end zero.
-  void panels(const Side<T>& side, Index j0, Index count, Index k0, Index k,
-              const signed char* ranks, Lane* out) const {
+  // A y panel: out[l][j], columns j0 to j0 + count of values k0..., width = 2 vectors of columns,
+  // those past count zero.
+  void panel(const Side<T>& side, Index j0, Index count, Index k0, Index k,
+             const signed char* ranks, Lane* out) const {
     const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
-    const Index depth_all = depth(k);
-    if (count % width != 0) {  // the last panel's padding
-      Lane* last = out + count / width * width * depth_all;
-      std::fill(last, last + width * depth_all, Lane{});
-    }
+    if (count < width) std::fill(out, out + width * depth(k), Lane{});
     if (side.along_k) {  // y transposed: one stored row is one panel column
       alignas(64) Lane row[kDepth];
       for (Index j = 0; j < count; ++j) {
-        const T* src = side.data + (j0 + j) * side.stride + k0;
-        Lane* to = out + (j / width * depth_all) * width + j % width;
-        WidenRow(src, k, row);
+        WidenRow(side.data + (j0 + j) * side.stride + k0, k, row);
         if (k % kPair != 0) Put(row, k, Raw{});
         if constexpr (std::is_same_v<Lane, float>) {
           if (!plain()) {
-            spread(row, k, ranks, to, width);
+            spread(row, k, ranks, out + j, width);
             continue;
           }
         }
-        for (Index l = 0; l < depth_all; ++l) to[l * width] = row[l];
+        for (Index l = 0; l < depth(k); ++l) out[l * width + j] = row[l];
       }
       return;
     }
-    if constexpr (kPair == 2) {
-      pair_rows(side, j0, count, k0, k, out, width);
-    } else {
-      // A few panels side by side: their stretch of each row is long enough to be fetched well, and
-      // few enough streams are written.
-      const Index stretch = kPanelsAtOnce * width;
-      for (Index j0s = 0; j0s < count; j0s += stretch) {
-        const Index end = std::min(count, j0s + stretch);
-        for (Index l = 0; l < k; ++l) {
-          const T* src = side.data + (k0 + l) * side.stride + j0;
-          // Rows are too short a run for the hardware to fetch ahead across them.
-          if (l + kRowsAhead < k) PrefetchRow(src + kRowsAhead * side.stride + j0s, end - j0s);
-          for (Index j = j0s; j < end; j += width) {
-            panel_row(src + j, std::min(width, end - j), ranks,
-                      out + j * depth_all + l * terms.count * width, width);
-          }
-        }
+    const T* first = side.data + k0 * side.stride + j0;
+    for (Index l = 0; l < k; l += kPair, first += kPair * side.stride) {
+      if constexpr (kPair == 2) {
+        WeavePairs(first, l + 1 < k ? first + side.stride : nullptr, count, out + l / 2 * width);
+      } else {
+        panel_row(first, count, ranks, out + l * terms.count * width, width);
       }
     }
   }
@@ -188,21 +163,6 @@ struct Packer {
       float value[HWY_MAX_BYTES / 2];
       std::copy(to, to + n, value);
       for (int t = 0; t < terms.count; ++t) PartRow(value, n, ranks[t], to + t * width);
-    }
-  }
-
-  // Two stored rows k, k + 1 woven into pairs.
-  void pair_rows(const Side<T>& side, Index j0, Index count, Index k0, Index k, Lane* out,
-                 Index width) const {
-    const Index depth_all = depth(k);
-    for (Index l = 0; l < k; l += 2) {
-      const T* first = side.data + (k0 + l) * side.stride + j0;
-      const T* second = l + 1 < k ? first + side.stride : nullptr;
-      for (Index j = 0; j < count; j += width) {
-        const Index n = std::min(width, count - j);
-        WeavePairs(first + j, second == nullptr ? nullptr : second + j, n,
-                   out + j * depth_all + l / 2 * width);
-      }
     }
   }
 
