@@ -23,15 +23,21 @@ std::vector<std::uint32_t> critical_f32() {
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(v));
     for (std::uint32_t b = bits - 2; b != bits + 3; ++b) out.push_back(b);
   };
+  const auto value = [](std::uint32_t p) {
+    return T::from_bits(static_cast<decltype(T::bits)>(p));
+  };
   for (std::uint32_t p = 0; p < kPatterns<T>; ++p) {
-    const auto v = static_cast<double>(T::from_bits(static_cast<decltype(T::bits)>(p)));
-    const auto next = static_cast<double>(T::from_bits(static_cast<decltype(T::bits)>(p + 1)));
+    const auto v = static_cast<double>(value(p));
     around(v);
-    around((v + next) / 2);
+    around((v + static_cast<double>(value(p + 1))) / 2);
   }
-  // Where the next value would stand if the format went on: the border of overflow.
-  const auto kLargest = static_cast<double>(T::saturated(1e300));
-  for (double f = 1; f < 1.3; f += 1.0 / 64) around(kLargest * f), around(-kLargest * f);
+  // The border of overflow: the largest value, where the next one would stand, and their middle.
+  const T top = T::saturated(1e300);
+  const auto largest = static_cast<double>(top);
+  const double step = largest - static_cast<double>(value(top.bits - 1u));
+  for (const double halves : {0.0, 1.0, 2.0, 3.0}) {
+    around(largest + halves / 2 * step), around(-largest - halves / 2 * step);
+  }
   for (std::uint64_t b = 0; b < (1ull << 32); b += 4099)
     out.push_back(static_cast<std::uint32_t>(b));
   return out;
