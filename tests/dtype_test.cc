@@ -47,6 +47,8 @@ struct Format<f8_e5m2> {
 template <class T>
 class Oracle {
   using F = Format<T>;
+  static_assert(1 + F::kExponent + F::kMantissa == 8 * sizeof(T));
+  static_assert(F::kBias == (1 << (F::kExponent - 1)) - 1);
 
  public:
   Oracle() {
