@@ -74,9 +74,13 @@ std::optional<DType> Options::dtype(const char* name, std::initializer_list<DTyp
   const nlohmann::json* value = find(name);
   if (value == nullptr || value->is_null()) return std::nullopt;
   DType type{};
-  if (value->is_string() && parse_dtype(value->get_ref<const std::string&>().c_str(), type) &&
-      std::find(legal.begin(), legal.end(), type) != legal.end()) {
-    return type;
+  if (value->is_string()) {
+    // As a C string a text ends at a NUL.
+    const auto& text = value->get_ref<const std::string&>();
+    if (text.find('\0') == std::string::npos && parse_dtype(text.c_str(), type) &&
+        std::find(legal.begin(), legal.end(), type) != legal.end()) {
+      return type;
+    }
   }
   std::vector<std::string> names;
   for (const DType t : legal) names.emplace_back(name_of(t));

@@ -98,7 +98,12 @@ ZipMember read_entry(const FileBytes& file, const Bytes& bytes, std::uint64_t& a
   m.compressed = bytes.u32(at + 20);
   m.size = bytes.u32(at + 24);
   m.header = bytes.u32(at + 42);
-  std::uint64_t extra = at + 46 + bytes.u16(at + 28);
+  const std::uint64_t name_bytes = bytes.u16(at + 28);
+  bytes.need(at + 46, name_bytes, "its directory");
+  // A C string, which libzip hands out, would end there.
+  KREF_CHECK(name_bytes == 0 || std::memchr(file.data + at + 46, 0, name_bytes) == nullptr,
+             file.path, ": zip member name with a NUL in it");
+  std::uint64_t extra = at + 46 + name_bytes;
   const std::uint64_t extra_end = extra + bytes.u16(at + 30);
   at = extra_end + bytes.u16(at + 32);
   while (extra + 4 <= extra_end) {

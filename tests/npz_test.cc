@@ -15,7 +15,7 @@ using namespace std::string_literals;
 
 std::string number(std::uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i & 0xFF);
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> 8 * i & 0xFF : 0);
   return out;
 }
 
@@ -191,6 +191,7 @@ TEST_CASE("members that are not exactly one array") {
        {"/x.npy", "\\x.npy", "../x.npy", "a/../x.npy", "a\\..\\x.npy", ".."}) {
     refused(with(name, x), "member name");
   }
+  refused(with("x.npy\0evil"s, x), "a NUL in it");
   Zip same;
   same.add("x.npy", x);
   same.add("x", x);
