@@ -2,7 +2,6 @@
 #include "golden/file_bytes.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <system_error>
 
 #include "dsl/tensor.h"
+#include "golden/mapped_files.h"
 
 namespace kref {
 namespace {
@@ -24,11 +24,6 @@ struct Descriptor {
   ~Descriptor() {
     if (fd >= 0) ::close(fd);
   }
-};
-
-struct Unmap {
-  std::size_t bytes;
-  void operator()(const void* p) const { ::munmap(const_cast<void*>(p), bytes); }
 };
 
 }  // namespace
@@ -47,10 +42,9 @@ FileBytes read_file(const std::string& path) {
   out.path = path;
   out.size = static_cast<std::size_t>(status.st_size);
   if (out.size >= kMapBytes) {
-    void* const p = ::mmap(nullptr, out.size, PROT_READ, MAP_PRIVATE, file.fd, 0);
-    KREF_CHECK(p != MAP_FAILED, path, ": cannot be mapped into memory: ", reason(errno));
-    out.owner = std::shared_ptr<const void>(p, Unmap{out.size});
-    out.data = static_cast<const unsigned char*>(p);
+    out.owner = map_file(file.fd, out.size, path);
+    KREF_CHECK(out.owner != nullptr, path, ": cannot be mapped into memory: ", reason(errno));
+    out.data = static_cast<const unsigned char*>(out.owner.get());
     out.mapped = true;
     return out;
   }

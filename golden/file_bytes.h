@@ -23,7 +23,7 @@ struct FileBytes {
 inline constexpr std::size_t kMapBytes = std::size_t{1} << 20;
 
 // Error when the file cannot be read or is no regular file. A mapped file must not be shortened
-// while it is in use, which no reader of mapped files can survive.
+// while it is in use: reading what is gone ends the process (mapped_files.h: with a message).
 FileBytes read_file(const std::string& path);
 
 // A file that appears under its name only when it is complete: written beside it under another

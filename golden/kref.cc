@@ -10,6 +10,7 @@
 #include "dsl/threads.h"
 #include "golden/commands.h"
 #include "golden/console.h"
+#include "golden/mapped_files.h"
 #include "golden/operation.h"
 #include "golden/verdict_json.h"
 
@@ -108,6 +109,7 @@ int dispatch(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A closed pipe is an error of one write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  kref::end_on_shortened_files(2);
   try {
     return kref::dispatch(argc, argv);
   } catch (const kref::BrokenPipe&) {
