@@ -32,6 +32,8 @@ TEST_CASE("the fuzzers' corpus is read or refused") {
   CHECK(run("npz", fuzz::npz) >= 20);
   CHECK(run("safetensors", fuzz::safetensors) >= 20);
   CHECK(run("json", fuzz::json) >= 20);
+  CHECK(run("metadata", fuzz::metadata) >= 20);
+  CHECK(run("specs", fuzz::specs) >= 20);
 }
 
 }  // namespace

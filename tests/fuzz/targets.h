@@ -13,5 +13,9 @@ void npy(const std::uint8_t* data, std::size_t size);
 void npz(const std::uint8_t* data, std::size_t size);
 void safetensors(const std::uint8_t* data, std::size_t size);
 void json(const std::uint8_t* data, std::size_t size);
+// Lines KEY=VALUE: the metadata of a matmul run with x [4, 8] and y [8, 4].
+void metadata(const std::uint8_t* data, std::size_t size);
+// Four lines: a mesh, the specs of x and y, that of z, for the same product.
+void specs(const std::uint8_t* data, std::size_t size);
 
 }  // namespace kref::fuzz
