@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
-#include "golden/distinct.h"
 #include "golden/matmul_sums.h"
 #include "golden/rounding.h"
 
@@ -14,20 +14,19 @@ namespace {
 using reference::AttentionRow;
 
 constexpr double kLog2E = 1.4426950408889634;
-constexpr double kLargestF32 = 0x1.fffffep127;
+// What rounds to infinity in f32.
+constexpr double kPastF32 = 0x1.ffffffp127;
 // Past any error that is of use: factors stay finite, so that 0 times one is 0.
 constexpr double kHuge = 1e300;
 
-// The different magnitudes among the rows of an array [.., T, D] or [.., T, H, D].
-std::vector<Index> distinct_rows(const ArrayRef& a) {
-  return distinct_magnitudes(a, false, a.extents[3]);
-}
+// Of the rows of an array [.., T, D] or [.., T, H, D].
+std::vector<Repeats> row_repeats(const ArrayRef& a) { return repeats(a, false, a.extents[3]); }
 
-// Those along S, for each batch, group and element: v as [B, S, G * E] or [B, G, S, E].
-std::vector<Index> distinct_columns(const ArrayRef& v, reference::Layout layout) {
-  if (layout == reference::Layout::kBHTD) return distinct_magnitudes(v, true, v.extents[2]);
+// Along S, for each batch, group and element: v as [B, S, G * E] or [B, G, S, E].
+std::vector<Repeats> column_repeats(const ArrayRef& v, reference::Layout layout) {
+  if (layout == reference::Layout::kBHTD) return repeats(v, true, v.extents[2]);
   const Index shape[] = {v.extents[0], v.extents[1], v.extents[2] * v.extents[3]};
-  return distinct_magnitudes(ArrayRef(v.dtype, shape, v.data), true, v.extents[1]);
+  return repeats(ArrayRef(v.dtype, shape, v.data), true, v.extents[1]);
 }
 
 }  // namespace
@@ -38,17 +37,16 @@ AttentionBounds::AttentionBounds(const AttentionRun& run)
       unit_(run.dtype() == DType::kF64 ? 2 * unit_roundoff(DType::kF64)
                                        : unit_roundoff(DType::kF32)),
       tiny_(smallest_normal(run.dtype() == DType::kF64 ? DType::kF64 : DType::kF32)),
-      q_distinct_(distinct_rows(run.in.q)),
-      k_distinct_(distinct_rows(run.in.k)),
-      v_distinct_(distinct_columns(run.in.v, run.options.layout)) {}
+      q_repeats_(row_repeats(run.in.q)),
+      k_repeats_(row_repeats(run.in.k)),
+      v_repeats_(column_repeats(run.in.v, run.options.layout)) {}
 
 void AttentionBounds::Columns::clear(std::size_t width) {
   for (auto* sums : {&magnitude, &values, &spread, &likely, &worst}) sums->assign(width, 0.0);
 }
 
-double AttentionBounds::likely_steps(Index n, double repeats) const {
-  const auto terms = static_cast<double>(n);
-  return std::min(terms, 4 * std::sqrt(terms * std::max(repeats, 1.0)));
+double AttentionBounds::likely_steps(Index n, double squares) const {
+  return std::min(static_cast<double>(n), 4 * std::sqrt(squares));
 }
 
 // d_j: steps is that of the sum over D; slack 1 in `likely`, 2 in `worst`.
@@ -72,20 +70,21 @@ void AttentionBounds::weigh(const AttentionRow& row) {
   };
   const Index group = row.head / (run_.heads / run_.groups);
   const auto depth = static_cast<double>(run_.depth);
-  const auto q_distinct = static_cast<double>(
-      q_distinct_[at(row.batch, run_.heads, row.head, run_.queries, row.query)]);
+  const double q_squares =
+      q_repeats_[at(row.batch, run_.heads, row.head, run_.queries, row.query)].squares[0];
   keys_.clear();
   const double log_denominator = std::log(row.denominator);
   const auto factor = [&](double weight, double log_weight, double error, Total& total) {
+    total.most = std::max(total.most, error);
     total.down += weight * std::exp(-error);
     const double up = std::min(std::exp(log_weight + error) - weight, kHuge);
     total.up = std::min(total.up + up, kHuge);
     return up;
   };
   for (const AttentionRow::Key& key : row.keys) {
-    const auto k_distinct =
-        static_cast<double>(k_distinct_[at(row.batch, run_.groups, group, run_.keys, key.index)]);
-    const double steps = likely_steps(run_.depth, depth / (q_distinct * k_distinct));
+    const double k_squares =
+        k_repeats_[at(row.batch, run_.groups, group, run_.keys, key.index)].squares[0];
+    const double steps = likely_steps(run_.depth, std::min(q_squares, k_squares));
     const double log_weight = key.logit - row.maximum - log_denominator;
     Key out{key.index, key.weight, 0, 0};
     out.likely = factor(key.weight, log_weight, score_error(key, row.maximum, steps, 1), likely_);
@@ -138,12 +137,13 @@ void AttentionBounds::sum_columns(const AttentionRow& row) {
 // The bound on an output of that type, given that on the value before its rounding.
 double AttentionBounds::output(double value, double error, DType type) const {
   const double v = std::fabs(value);
-  const double bound = error + half_spacing(type, v + error);
+  const double bound =
+      std::min(error + half_spacing(type, v + error), std::numeric_limits<double>::max());
   return v - error < flush_limit(type) ? std::max(bound, std::min(v, flush_limit(type))) : bound;
 }
 
-// repeats: how many of the n weights may be equal.
-void AttentionBounds::bound_o(const AttentionRow& row, double repeats) {
+// squares: of the weights, as Repeats has it.
+void AttentionBounds::bound_o(const AttentionRow& row, double squares) {
   const DType p = *run_.options.p_dtype;
   const double p_unit = unit_roundoff(p) > unit_ ? unit_roundoff(p) : 0;
   const double p_tiny = std::max(flush_limit(p), smallest_normal(p) * unit_roundoff(p)) + tiny_;
@@ -157,9 +157,9 @@ void AttentionBounds::bound_o(const AttentionRow& row, double repeats) {
     const double magnitude = columns_.magnitude[e], spread = columns_.spread[e];
     const auto at_most = [spread](double moved) { return moved <= spread ? moved : spread; };
     const double fixed = p_tiny * columns_.values[e] + (magnitude > 0 ? tiny_ : 0);
-    const auto v_distinct = static_cast<double>(v_distinct_[static_cast<std::size_t>(first) + e]);
-    const double numerator = likely_steps(n, repeats / v_distinct);
-    const double denominator = likely_steps(n, repeats);
+    const double v_squares = v_repeats_[static_cast<std::size_t>(first) + e].squares[0];
+    const double numerator = likely_steps(n, std::min(squares, v_squares));
+    const double denominator = likely_steps(n, squares);
     out_.likely[e] = at_most(columns_.likely[e] / likely_.down) + fixed +
                      ((numerator + 8) * unit_ + p_unit) * magnitude +
                      denominator * unit_ * std::fabs(o);
@@ -171,49 +171,97 @@ void AttentionBounds::bound_o(const AttentionRow& row, double repeats) {
   }
 }
 
-void AttentionBounds::bound_lse(const AttentionRow& row, double repeats) {
+void AttentionBounds::bound_lse(const AttentionRow& row, double squares) {
   if (!std::isfinite(row.lse)) return;
   const double base = run_.options.lse_base == reference::LogBase::k2 ? kLog2E : 1;
   const auto bound = [&](const Total& total, double steps, double slack) {
-    const double moved = std::max(std::log1p(total.up), -std::log(total.down));
+    const double factors = std::max(std::log1p(total.up), -std::log(total.down));
+    const double moved = total.up < kHuge ? std::min(factors, total.most) : total.most;
     const double rounded = std::fabs(row.maximum) + std::fabs(std::log(row.denominator));
     const double error = moved + ((steps + 8) + 2 * slack * rounded) * unit_;
     return output(row.lse, error * base + 2 * slack * unit_ * std::fabs(row.lse), DType::kF32);
   };
   const auto n = static_cast<Index>(keys_.size());
-  out_.lse_likely = bound(likely_, likely_steps(n, repeats), 1);
+  out_.lse_likely = bound(likely_, likely_steps(n, squares), 1);
   out_.lse_worst = bound(worst_, static_cast<double>(n), 2);
 }
 
-std::uint8_t AttentionBounds::overflow(const AttentionRow& row) const {
-  if (run_.dtype() == DType::kF64) return Expectation::kNoOverflow;
-  const double scale = std::fabs(run_.options.scale);
-  double largest = 0;
-  for (const AttentionRow::Key& key : row.keys) {
-    const double sum = key.product * std::max(1.0, scale);
-    if (std::isfinite(sum)) largest = std::max(largest, sum);
-    if (std::isfinite(key.magnitude)) largest = std::max(largest, key.magnitude);
-  }
-  for (const double magnitude : columns_.magnitude) {
-    const double sum = magnitude * std::max(1.0, row.denominator);
-    if (std::isfinite(sum)) largest = std::max(largest, sum);
-  }
-  if (largest < kLargestF32) return Expectation::kNoOverflow;
-  return Expectation::kPlusInfinity | Expectation::kMinusInfinity | Expectation::kNaN;
+bool AttentionBounds::scores_overflow(const AttentionRow& row) const {
+  const double scale = std::max(1.0, std::fabs(run_.options.scale));
+  const double grown = 1 + static_cast<double>(run_.depth + 4) * unit_;  // by rounding
+  return std::any_of(row.keys.begin(), row.keys.end(), [&](const AttentionRow::Key& key) {
+    // What is not finite comes of the inputs, and is so in every order.
+    const double product = key.product * scale, score = key.magnitude;
+    return (std::isfinite(product) && product * grown >= kPastF32) ||
+           (std::isfinite(score) && score * grown >= kPastF32);
+  });
 }
 
-Index AttentionBounds::distinct_logits(const AttentionRow& row) {
+// May a rescaling exp(m' - m) be 0? Of the smallest normal number it is -87.3.
+bool AttentionBounds::may_vanish(const AttentionRow& row) const {
+  constexpr double kFar = 80;
+  const auto far = [&](double logit) { return std::isfinite(logit) && row.maximum - logit > kFar; };
+  return far(row.sink) || std::any_of(row.keys.begin(), row.keys.end(),
+                                      [&](const auto& key) { return far(key.logit); });
+}
+
+std::uint8_t AttentionBounds::column_overflow(const AttentionRow& row, std::size_t e,
+                                              bool vanishes) const {
+  const double grown = 1 + static_cast<double>(keys_.size() + 8) * unit_;
+  if (columns_.values[e] * grown < kPastF32) return Expectation::kNoOverflow;
+  double positive = 0, negative = 0;
+  for (const Key& key : keys_) {
+    const double v = row.v[key.index * run_.width + static_cast<Index>(e)];
+    (v > 0 ? positive : negative) += std::fabs(v);
+  }
+  const bool up = positive * grown >= kPastF32, down = negative * grown >= kPastF32;
+  const double o = row.o[e];
+  if (std::isnan(o)) return Expectation::kNoOverflow;
+  if (std::isinf(o)) {
+    return (o > 0 ? down : up) || vanishes ? Expectation::kNaN : Expectation::kNoOverflow;
+  }
+  std::uint8_t bits = Expectation::kNoOverflow;
+  if (up) bits |= Expectation::kPlusInfinity;
+  if (down) bits |= Expectation::kMinusInfinity;
+  if ((up && down) || ((up || down) && vanishes)) bits |= Expectation::kNaN;
+  return bits;
+}
+
+void AttentionBounds::set_overflow(const AttentionRow& row) {
+  if (run_.dtype() == DType::kF64) return;
+  const bool vanishes = may_vanish(row);
+  for (std::size_t e = 0; e < row.o.size(); ++e) {
+    out_.overflow[e] = column_overflow(row, e, vanishes);
+  }
+  if (!scores_overflow(row)) return;
+  for (std::uint8_t& bits : out_.overflow) bits |= Expectation::kNaN;
+  out_.lse_overflow = Expectation::kNaN;
+  if (run_.options.soft_cap) return;
+  out_.lse_overflow |= Expectation::kPlusInfinity | Expectation::kMinusInfinity;
+}
+
+// Weights are alike when their logits are closer than the share of a magnitude that makes them so.
+double AttentionBounds::logit_squares(const AttentionRow& row) {
   sorted_.clear();
-  for (const AttentionRow::Key& key : row.keys) sorted_.push_back(key.logit);
+  for (const AttentionRow::Key& key : row.keys) {
+    if (!std::isinf(key.logit)) sorted_.push_back(key.logit);  // else a weight of 0
+  }
   std::sort(sorted_.begin(), sorted_.end());
-  return std::unique(sorted_.begin(), sorted_.end()) - sorted_.begin();
+  const double share = alike_share(run_.dtype(), static_cast<Index>(sorted_.size()));
+  double squares = 0;
+  for (std::size_t first = 0, next = 0; first < sorted_.size(); first = next) {
+    while (next < sorted_.size() && sorted_[next] - sorted_[first] <= share) ++next;
+    squares += static_cast<double>((next - first) * (next - first));
+  }
+  return squares;
 }
 
 const RowBounds& AttentionBounds::operator()(const AttentionRow& row) {
   out_.likely.assign(row.o.size(), 0.0);
   out_.worst.assign(row.o.size(), 0.0);
   out_.lse_likely = out_.lse_worst = 0;
-  out_.overflow = Expectation::kNoOverflow;
+  out_.overflow.assign(row.o.size(), Expectation::kNoOverflow);
+  out_.lse_overflow = Expectation::kNoOverflow;
   columns_.clear(row.o.size());
   likely_ = worst_ = Total{};
   const bool softmax = row.kind == AttentionRow::Kind::kSoftmax;
@@ -221,18 +269,18 @@ const RowBounds& AttentionBounds::operator()(const AttentionRow& row) {
                        run_.options.fully_masked == reference::FullyMasked::kUniform;
   if ((softmax && !std::isfinite(row.lse)) || !(softmax || uniform)) return out_;
 
-  Index distinct = 1;
+  double squares = 0;
   if (softmax) {
-    distinct = std::max<Index>(1, distinct_logits(row));
+    squares = logit_squares(row);
     weigh(row);
   } else {
+    squares = static_cast<double>(run_.keys) * static_cast<double>(run_.keys);
     weigh_uniformly();
   }
   sum_columns(row);
-  const double repeats = static_cast<double>(keys_.size()) / static_cast<double>(distinct);
-  bound_o(row, repeats);
-  bound_lse(row, repeats);
-  out_.overflow = overflow(row);
+  bound_o(row, squares);
+  bound_lse(row, squares);
+  set_overflow(row);
   return out_;
 }
 

@@ -20,13 +20,23 @@
 // - p_dtype: its unit roundoff times sum w|v|, and half its subnormal spacing times sum |v|;
 // - numbers below the smallest normal one of f32 that count as 0 (TPU and XLA flush);
 // - half the distance of the output type's neighbours at |o| + all of this.
-// lse is off by log(sum w_j exp(d_j)) or -log(sum w_j exp(-d_j)), the sum's own (steps(n) + 8) u,
-// and the roundings of m, log l, their sum and the change of base.
+// lse is off by log(sum w_j exp(d_j)) or -log(sum w_j exp(-d_j)), neither more than the largest
+// d_j, the sum's own (steps(n) + 8) u, and the roundings of m, log l, their sum and the change of
+// base. Bounds are always finite.
 //
-// steps(n) is n in `worst`. In `likely` it is min(n, 4 sqrt(n r)) with r as in matmul_bound.h: a
-// number of terms that may be equal, and so may round alike. 4 sqrt(n) is nine standard deviations
-// of the error of a growing sum (each rounding uniform), and 6.7 of one whose first term outweighs
-// the others, the worst order there is.
+// steps(n) is n in `worst`. In `likely` it is min(n, 4 sqrt(q)) with q as in matmul_bound.h: n, or
+// more where terms are so alike that they may round alike (repeats.h). 4 sqrt(n) is nine standard
+// deviations of the error of a growing sum (each rounding uniform), and 6.7 of one whose first term
+// outweighs the others, the worst order there is.
+//
+// Overflow of f32, each output by itself:
+// - a score: where |scale| sum |q||k_j| + |bias_j|, or the sum over D before it is scaled, passes
+//   the range, some order of the sum gives an infinity or NaN. The row's softmax may then be NaN in
+//   all of o; lse may be NaN or, without a soft cap, infinite;
+// - an element of o: a kernel keeps sum exp(s_j - m') v_j for the maximum m' so far, which may come
+//   to the sum of the positive v_j, and of the negative ones. Where one of them passes the range
+//   that element may become infinite on that side; NaN where both do, and where a later maximum
+//   lies so far above that exp(m' - m) is 0. Other elements of the row, and lse, are as ever.
 //
 // Issue 5's first form, (2 sqrt(D) u max A + (sqrt(n) + 8) u) sum w|v|, is the same bound with
 // every A_j as large as the largest and |v_j - o| replaced by |v_j|: the form here is tight where a
@@ -37,6 +47,7 @@
 #include <vector>
 
 #include "golden/attention_op.h"
+#include "golden/repeats.h"
 
 namespace kref {
 
@@ -44,7 +55,9 @@ namespace kref {
 struct RowBounds {
   std::vector<double> likely, worst;  // of o, E of them; 0 where o is not finite or exactly 0
   double lse_likely = 0, lse_worst = 0;
-  std::uint8_t overflow = 0;  // Expectation::Overflow bits of the whole row, lse too
+  // Expectation::Overflow bits, of o and of lse.
+  std::vector<std::uint8_t> overflow;
+  std::uint8_t lse_overflow = 0;
 };
 
 class AttentionBounds {
@@ -64,6 +77,7 @@ class AttentionBounds {
   struct Total {
     double up = 0;    // sum w (exp(d) - 1)
     double down = 0;  // sum w exp(-d)
+    double most = 0;  // the largest d
   };
   // Sums over the keys, one entry an element of o: w |v|, |v|, the largest |v - o|, and |v - o|
   // times the factors of both kinds.
@@ -72,21 +86,25 @@ class AttentionBounds {
     void clear(std::size_t width);
   };
 
-  double likely_steps(Index n, double repeats) const;
+  double likely_steps(Index n, double squares) const;
   double score_error(const reference::AttentionRow::Key& key, double maximum, double steps,
                      double slack) const;
   void weigh(const reference::AttentionRow& row);
   void weigh_uniformly();
   void sum_columns(const reference::AttentionRow& row);
-  void bound_o(const reference::AttentionRow& row, double repeats);
-  void bound_lse(const reference::AttentionRow& row, double repeats);
+  void bound_o(const reference::AttentionRow& row, double squares);
+  void bound_lse(const reference::AttentionRow& row, double squares);
   double output(double value, double error, DType type) const;
-  std::uint8_t overflow(const reference::AttentionRow& row) const;
-  Index distinct_logits(const reference::AttentionRow& row);
+  bool scores_overflow(const reference::AttentionRow& row) const;
+  bool may_vanish(const reference::AttentionRow& row) const;
+  std::uint8_t column_overflow(const reference::AttentionRow& row, std::size_t e,
+                               bool vanishes) const;
+  void set_overflow(const reference::AttentionRow& row);
+  double logit_squares(const reference::AttentionRow& row);
 
   const AttentionRun& run_;
   double unit_, tiny_;  // unit roundoff of the accumulator, its smallest normal number
-  std::vector<Index> q_distinct_, k_distinct_, v_distinct_;  // different magnitudes in a vector
+  std::vector<Repeats> q_repeats_, k_repeats_, v_repeats_;  // of the rows, rows, columns
   std::vector<Key> keys_;
   Columns columns_;
   std::vector<double> sorted_;

@@ -18,10 +18,10 @@ Expectation empty(const char* name, std::size_t size) {
   return e;
 }
 
-void set_overflow(Expectation& e, std::size_t first, std::size_t count, std::uint8_t bits) {
+void set_overflow(Expectation& e, std::size_t at, std::uint8_t bits) {
   if (bits == Expectation::kNoOverflow) return;
   if (e.overflow.empty()) e.overflow.assign(e.value.size(), Expectation::kNoOverflow);
-  std::fill_n(e.overflow.begin() + static_cast<std::ptrdiff_t>(first), count, bits);
+  e.overflow[at] = bits;
 }
 
 // One block is what published kernels compute at a time: the rows of one q block of one head.
@@ -64,10 +64,10 @@ std::vector<Expectation> expect_attention(const Run& given) {
       o.value[first + e] = row.o[e];
       o.likely[first + e] = b.likely[e];
       o.worst[first + e] = b.worst[e];
+      set_overflow(o, first + e, b.overflow[e]);
     }
-    set_overflow(o, first, width, b.overflow);
     lse.value[at] = row.lse, lse.likely[at] = b.lse_likely, lse.worst[at] = b.lse_worst;
-    set_overflow(lse, at, 1, b.overflow);
+    set_overflow(lse, at, b.lse_overflow);
     ++at;
   });
 

@@ -16,7 +16,7 @@ namespace kref {
 struct Blocks {
   std::vector<std::string> axes;  // grid axis that runs over the dimension: "b0", "i", "j"
   std::vector<Index> extents;     // block extent in the dimension, at least 1
-  std::string steps;              // what runs inside a block, e.g. "k=0..3"; may be empty
+  std::string steps;  // what runs inside a block, e.g. "k=0..3"; may be empty
 };
 
 // How the shards of an output lie on devices, to name the device that wrote an element. Empty when
@@ -32,11 +32,13 @@ struct Hypothesis {
   // The element's value under each choice, appended to `values`; always equally many.
   std::function<void(Index element, std::vector<double>& values)> values;
   std::function<std::string(Index choice)> detail;  // "the sums stop at k = 96 of 128"
-  std::vector<Index> preferred;  // looked at first when several choices explain the output
+  // Every element's value under one choice, row-major: far quicker than one by one. May be absent.
+  std::function<std::vector<double>(Index choice)> all = {};
+  std::vector<Index> preferred = {};  // looked at first when several choices explain the output
 };
 
 struct Expectation {
-  // Results that are not finite although the true value is, which an honest machine may give where
+  // Results that are not finite, nor what the true value is, which an honest machine may give where
   // partial sums leave the range of the accumulator; or-ed together.
   enum Overflow : std::uint8_t {
     kNoOverflow = 0,
@@ -48,8 +50,8 @@ struct Expectation {
   std::string output;         // "z"
   std::vector<double> value;  // row-major over the global array; exact value in f64
   // Bounds on |actual - value|, per element. Both empty: compare exactly (integers, data movement).
-  // `likely` is exceeded by an honest machine with negligible probability, `worst` never. Never
-  // NaN; where value is not finite they are not looked at.
+  // `likely` is exceeded by an honest machine with negligible probability, `worst` never. Finite;
+  // where value is not finite they are not looked at.
   std::vector<double> likely, worst;
   std::vector<std::uint8_t> overflow;  // Overflow bits, per element; empty: none anywhere
   Blocks blocks;

@@ -2,13 +2,15 @@
 #include "golden/matmul_bound.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "golden/compared.h"
-#include "golden/distinct.h"
 #include "golden/matmul_op.h"
+#include "golden/matmul_short_sums.h"
 #include "golden/matmul_sums.h"
+#include "golden/repeats.h"
 #include "golden/rounding.h"
 
 namespace kref {
@@ -29,18 +31,26 @@ class Bounds {
         overflow_(accumulator_ == DType::kF64 ? std::numeric_limits<double>::max()
                                               : past_range(DType::kF32) - 0x1p103),
         out_(product.out_dtype),
-        rounds_(unit_roundoff(out_) > unit_) {}
+        rounds_(unit_roundoff(out_) > unit_),
+        parts_(static_cast<std::size_t>(part_count(product.options.parts))) {}
 
-  // steps: n r, the square of what the likely bound grows with.
-  double likely_steps(double repeats) const {
-    return std::min(n_, kLambda * std::sqrt(n_ * repeats));
+  // What the bounds grow with, in units of u S.
+  double likely_steps(const Repeats& x, const Repeats& y) const {
+    double squares = 0;
+    for (std::size_t e = 0; e < parts_; ++e) {
+      for (std::size_t f = 0; e + f < parts_; ++f) squares += std::min(x.squares[e], y.squares[f]);
+    }
+    return std::min(n_, kLambda * std::sqrt(squares));
   }
   double worst_steps() const { return n_; }
 
-  // The bound on the sum before it is rounded to the output's type.
+  // The bound on the sum before it is rounded to the output's type; finite.
   double sum(double steps, double magnitude, double flushed) const {
     if (magnitude == 0) return 0;
-    return (steps * sum_unit_ + value_error_) * magnitude + std::min(tiny_ + flushed, magnitude);
+    // No product of a finite result is past the range either, which limits the value's own error.
+    return steps * sum_unit_ * std::min(magnitude, overflow_) +
+           n_ * value_error_ * std::min(magnitude / n_, overflow_) +
+           std::min(tiny_ + flushed, magnitude);
   }
   // The bound on the output, given that on the sum.
   double output(double value, double sum) const {
@@ -49,17 +59,20 @@ class Bounds {
     if (v - sum < result_limit_) bound = std::max(bound, v);
     return bound;
   }
-  std::uint8_t overflow(double value, double magnitude, double flushed, double worst) const {
-    std::uint8_t bits = Expectation::kNoOverflow;
-    if (!std::isfinite(value)) {
-      // An infinity times a factor flushed to zero is NaN.
-      if (flushed > 1e200 && accumulator_ == DType::kF32) bits = Expectation::kNaN;
-      return bits;
+  // positive, negative: P and N of the finite products; error: how far partial sums may be off.
+  std::uint8_t overflow(double value, double positive, double negative, double flushed,
+                        double error) const {
+    if (std::isnan(value)) return Expectation::kNoOverflow;
+    const bool up = positive + error >= overflow_, down = negative + error >= overflow_;
+    if (std::isinf(value)) {
+      const bool vanishes = flushed > 1e200 && accumulator_ == DType::kF32;
+      return vanishes || (value > 0 ? down : up) ? Expectation::kNaN : Expectation::kNoOverflow;
     }
-    if (0.5 * magnitude + 0.5 * value + worst >= overflow_) bits |= Expectation::kPlusInfinity;
-    if (0.5 * magnitude - 0.5 * value + worst >= overflow_) bits |= Expectation::kMinusInfinity;
-    const std::uint8_t both = Expectation::kPlusInfinity | Expectation::kMinusInfinity;
-    return bits == both ? static_cast<std::uint8_t>(both | Expectation::kNaN) : bits;
+    std::uint8_t bits = Expectation::kNoOverflow;
+    if (up) bits |= Expectation::kPlusInfinity;
+    if (down) bits |= Expectation::kMinusInfinity;
+    if (up && down) bits |= Expectation::kNaN;
+    return bits;
   }
 
  private:
@@ -67,6 +80,7 @@ class Bounds {
   double n_, unit_, sum_unit_, value_error_, tiny_, result_limit_, overflow_;
   DType out_;
   bool rounds_;  // the output is narrower than the accumulator
+  std::size_t parts_;
 };
 
 ProductSums sums(const Array& x, const Array& y, const Product& product, Evaluation evaluation) {
@@ -85,30 +99,35 @@ void set_bounds(const Array& x, const Array& y, const Product& product, ProductS
                 Expectation& e) {
   const ProductSizes p(x, y, product.options);
   const Bounds bounds(x.dtype(), product, p.k, s);
-  const std::vector<Index> rows = distinct_magnitudes(x, product.options.trans_x, p.k);
-  const std::vector<Index> columns = distinct_magnitudes(y, !product.options.trans_y, p.k);
+  const auto parts = product.options.parts;
+  const std::vector<Repeats> rows = repeats(x, product.options.trans_x, p.k, parts);
+  const std::vector<Repeats> columns = repeats(y, !product.options.trans_y, p.k, parts);
   e.value = std::move(s.value);
   e.worst = std::move(s.magnitude);
   e.likely.resize(e.value.size());
+  // P and N of the finite products. Without infinite factors only f64 overflows, past all bounds.
+  const auto finite = [&](std::size_t at, double magnitude, double value) {
+    if (!std::isfinite(value) || !std::isfinite(magnitude)) {
+      if (s.finite_value.empty()) return std::array{magnitude, magnitude};
+      magnitude = s.finite_magnitude[at], value = s.finite_value[at];
+      if (!std::isfinite(magnitude)) return std::array{magnitude, magnitude};
+    }
+    return std::array{0.5 * magnitude + 0.5 * value, 0.5 * magnitude - 0.5 * value};
+  };
   const double worst_steps = bounds.worst_steps();
-  const double plain_steps = bounds.likely_steps(1);
   std::size_t at = 0;
   for (Index b = 0; b < p.batches; ++b) {
     for (Index i = 0; i < p.m; ++i) {
-      const Index row = rows[static_cast<std::size_t>(b * p.m + i)];
+      const Repeats& row = rows[static_cast<std::size_t>(b * p.m + i)];
       for (Index j = 0; j < p.n; ++j, ++at) {
-        const Index column = columns[static_cast<std::size_t>((p.shared_y ? 0 : b * p.n) + j)];
-        const double groups = static_cast<double>(row) * static_cast<double>(column);
-        const auto k = static_cast<double>(p.k);
-        const double steps = groups >= k ? plain_steps : bounds.likely_steps(k / groups);
+        const Repeats& column = columns[static_cast<std::size_t>((p.shared_y ? 0 : b * p.n) + j)];
         const double value = e.value[at], magnitude = e.worst[at];
         const double flushed = s.flushed.empty() ? 0 : s.flushed[at];
-        double worst = 0, likely = 0;
-        if (std::isfinite(value)) {
-          worst = bounds.sum(worst_steps, magnitude, flushed);
-          likely = bounds.sum(steps, magnitude, flushed);
-        }
-        const std::uint8_t overflow = bounds.overflow(value, magnitude, flushed, worst);
+        const auto [positive, negative] = finite(at, magnitude, value);
+        const double worst = bounds.sum(worst_steps, magnitude, flushed);
+        const double likely = bounds.sum(bounds.likely_steps(row, column), magnitude, flushed);
+        const std::uint8_t overflow = bounds.overflow(
+            value, positive, negative, flushed, bounds.sum(worst_steps, positive + negative, 0));
         if (overflow != Expectation::kNoOverflow && e.overflow.empty()) {
           e.overflow.assign(e.value.size(), Expectation::kNoOverflow);
         }
@@ -123,7 +142,7 @@ void set_bounds(const Array& x, const Array& y, const Product& product, ProductS
 Blocks blocks_of(const ArrayRef& x, const Product& product, Index k) {
   Blocks blocks;
   for (std::size_t d = 0; d + 2 < x.rank; ++d) {
-    blocks.axes.push_back(std::to_string(d).insert(0, 1, 'b'));
+    blocks.axes.emplace_back(1, 'b');  // one axis over all batch dimensions, as in the kernel
     blocks.extents.push_back(1);
   }
   blocks.axes.insert(blocks.axes.end(), {"i", "j"});
@@ -132,55 +151,6 @@ Blocks blocks_of(const ArrayRef& x, const Product& product, Index k) {
   if (last >= 0) blocks.steps.append("k=0");
   if (last > 0) blocks.steps.append("..").append(std::to_string(last));
   return blocks;
-}
-
-// The sum of one element cut short: choice c stops after c + 1 of the k products.
-class ShortSums {
- public:
-  ShortSums(const Array& x, const Array& y, const Product& product)
-      : x_(x), y_(y), options_(product.options), p_(x, y, product.options) {}
-
-  Index choices() const { return p_.k - 1; }
-
-  void operator()(Index element, std::vector<double>& values) const {
-    const Index j = element % p_.n, i = element / p_.n % p_.m, b = element / p_.n / p_.m;
-    const Index xb = b * p_.m * p_.k, yb = p_.shared_y ? 0 : b * p_.k * p_.n;
-    const bool wraps = !is_float(x_.dtype());
-    double sum = 0, xs[3], ys[3];
-    for (Index t = 0; t + 1 < p_.k; ++t) {
-      const double xv = x_.at(xb + (options_.trans_x ? t * p_.m + i : i * p_.k + t));
-      const double yv = y_.at(yb + (options_.trans_y ? j * p_.k + t : t * p_.n + j));
-      const int count = parts_of(xv, options_.parts, xs);
-      parts_of(yv, options_.parts, ys);
-      for (int e = 0; e < count; ++e) {
-        for (int f = 0; e + f < count; ++f) sum += xs[e] * ys[f];
-      }
-      values.push_back(wraps ? wrapped(sum) : sum);
-    }
-  }
-
-  // An integer of at most 53 bits taken modulo 2^32 into the range of I32.
-  static double wrapped(double v) {
-    return static_cast<double>(static_cast<std::int32_t>(static_cast<std::int64_t>(v)));
-  }
-
- private:
-  Array x_, y_;
-  reference::MatmulOptions options_;
-  ProductSizes p_;
-};
-
-Hypothesis last_block_dropped(const Array& x, const Array& y, const Product& product) {
-  const ShortSums sums(x, y, product);
-  const Index k = sums.choices() + 1, block = product.tile.k;
-  Hypothesis h;
-  h.pattern = "last k block dropped";
-  h.values = sums;
-  h.detail = [k](Index choice) {
-    return "the sums stop at k = " + std::to_string(choice + 1) + " of " + std::to_string(k);
-  };
-  if (k > block) h.preferred.push_back((cdiv(k, block) - 1) * block - 1);
-  return h;
 }
 
 }  // namespace
@@ -197,7 +167,7 @@ Expectation expect_product(const Array& x, const Array& y, const Product& asked,
     set_bounds(x, y, product, std::move(s), e);
   } else {
     e.value = std::move(s.value);
-    for (double& v : e.value) v = ShortSums::wrapped(v);
+    for (double& v : e.value) v = wrapped_i32(v);
   }
   e.blocks = blocks_of(x, product, p.k);
   if (p.k > 1) e.hypotheses.push_back(last_block_dropped(x, y, product));

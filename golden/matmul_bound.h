@@ -15,10 +15,10 @@
 //   rounding error analysis, 2019). With lambda = 8 that is 2.6e-14 an element: a chance of 1 in
 //   40000 for one false alarm among 10^9 elements, with room for the terms of higher order.
 //   Equal products make equal errors, all of one sign while the sum grows, and mean zero fails: the
-//   sum of n copies of one number is off by up to n u S / 3. So products are counted in groups of r
-//   that may be equal, r = K / min(K, a b) with a and b the numbers of different magnitudes in the
-//   row of x and the column of y: n / r independent steps of size r u S. r is 1 for data from a
-//   random source and K where both are constant.
+//   sum of n copies of one number is off by up to n u S / 3. So alike products count as one group,
+//   whose size is the step of the martingale: n is replaced by the sum of the squared sizes of the
+//   groups, n when no two products are alike and n^2 when all are (repeats.h: from the numbers of
+//   alike parts in the row of x and in the column of y, whichever are fewer).
 //
 // Both plus, each only where it occurs:
 // - the rounding to the output's type: half the distance of its neighbours at |value| + the above,
@@ -29,13 +29,17 @@
 //   is at least |value| when that may lie below). f16 and f8 have such numbers too, but machines
 //   widen them to f32, where they are normal;
 // - the error of the value itself, which is summed in f64. Of F64 inputs small products are summed
-// in
-//   long double; large ones in f64 like the machine's, and the first part of the bound counts
+//   in long double; large ones in f64 like the machine's, and the first part of the bound counts
 //   twice.
+// A result that is finite came of partial sums within the accumulator's range: S counts as that at
+// most. So bounds are always finite.
 //
 // Partial sums lie between -N and P, the sums of the negative and of the positive products. Where P
 // (N) passes the accumulator's range, an honest machine may overflow to +inf (-inf), in some
-// orders, and to NaN where both do.
+// orders, and to NaN where both do. Where the value is infinite, because a product of an infinite
+// factor is, P and N are those of the finite products: NaN comes of an overflow to the other side
+// before that product is added, and of an infinity times a factor flushed to zero; the opposite
+// infinity and finite numbers never.
 #pragma once
 
 #include <vector>

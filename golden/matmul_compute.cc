@@ -2,6 +2,7 @@
 #include "golden/matmul_compute.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/matmul.h"
 
@@ -58,6 +59,32 @@ ArrayRef contraction_view(const ArrayRef& operand, bool k_last, ContractionRange
   view.extents[d] = range.end - range.begin;
   view.data = static_cast<const unsigned char*>(operand.data) + offset * size_of(operand.dtype);
   return view;
+}
+
+Array contraction_copy(const Array& operand, bool k_last,
+                       const std::vector<ContractionRange>& ranges) {
+  Index k = 0;
+  for (const ContractionRange& range : ranges) k += range.end - range.begin;
+  std::vector<Index> shape(operand.shape().begin(), operand.shape().end());
+  const std::size_t d = shape.size() - (k_last ? 1 : 2);
+  const Index inner = k_last ? 1 : shape.back();
+  Index outer = 1;
+  for (std::size_t e = 0; e < d; ++e) outer *= shape[e];
+  const Index whole = shape[d];
+  shape[d] = k;
+  Array out(operand.dtype(), shape);
+  const std::size_t element = size_of(operand.dtype());
+  auto* to = static_cast<unsigned char*>(out.mutable_data());
+  const auto* from = static_cast<const unsigned char*>(operand.data());
+  for (Index o = 0; o < outer; ++o) {
+    for (const ContractionRange& range : ranges) {
+      const auto start = static_cast<std::size_t>((o * whole + range.begin) * inner) * element;
+      const auto bytes = static_cast<std::size_t>((range.end - range.begin) * inner) * element;
+      if (bytes > 0) std::memcpy(to, from + start, bytes);
+      to += bytes;
+    }
+  }
+  return out;
 }
 
 std::map<std::string, Array> compute_matmul(const Run& run) {

@@ -21,4 +21,8 @@ std::map<std::string, Array> compute_matmul(const Run& run);
 // when trans_y): a view, nothing is copied.
 ArrayRef contraction_view(const ArrayRef& operand, bool k_last, ContractionRange range);
 
+// Several such ranges side by side: a dense copy.
+Array contraction_copy(const Array& operand, bool k_last,
+                       const std::vector<ContractionRange>& ranges);
+
 }  // namespace kref

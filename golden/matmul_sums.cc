@@ -32,15 +32,20 @@ float nearest_bf16(float v) {
 
 }  // namespace
 
-int products_per_pair(reference::Parts parts) {
+int part_count(reference::Parts parts) {
   switch (parts) {
     case reference::Parts::kBF16x3:
-      return 3;
+      return 2;
     case reference::Parts::kBF16x6:
-      return 6;
+      return 3;
     default:
       return 1;
   }
+}
+
+int products_per_pair(reference::Parts parts) {
+  const int count = part_count(parts);
+  return count * (count + 1) / 2;
 }
 
 int parts_of(double v, reference::Parts parts, double (&out)[3]) {
@@ -48,9 +53,7 @@ int parts_of(double v, reference::Parts parts, double (&out)[3]) {
     out[0] = v;
     return 1;
   }
-  const int count = parts == reference::Parts::kBF16     ? 1
-                    : parts == reference::Parts::kBF16x3 ? 2
-                                                         : 3;
+  const int count = part_count(parts);
   // In f32, where an element comes from and where its parts are exact.
   auto rest = static_cast<float>(v);
   for (int e = 0; e < count; ++e) {
@@ -106,6 +109,42 @@ bool any_flushed(const ArrayRef& x, reference::Parts parts) {
       if (a < look && a > 0 && flushed_part(a, parts, limit) > 0) return true;
     }
     return false;
+  });
+}
+
+namespace {
+
+// Do all parts of v stay finite? bf16 rounds the largest F32 values up to infinity.
+bool finite_parts(double v, reference::Parts parts) {
+  double part[3];
+  const int count = parts_of(v, parts, part);
+  return std::all_of(part, part + count, [](double p) { return std::isfinite(p); });
+}
+
+}  // namespace
+
+Array finite_only(const ArrayRef& x, reference::Parts parts) {
+  Array out(x.dtype, x.shape());
+  with_dtype(x.dtype, [&]<class T>() {
+    const auto* from = static_cast<const T*>(x.data);
+    const std::span<T> to = out.mutable_elements<T>();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] = finite_parts(static_cast<double>(from[i]), parts) ? from[i] : T(0.0);
+    }
+  });
+  return out;
+}
+
+bool any_infinite(const ArrayRef& x, reference::Parts parts) {
+  // Below it no part of an F32 is infinite.
+  const double look =
+      parts == reference::Parts::kAll ? std::numeric_limits<double>::infinity() : 0x1.fep127;
+  return with_dtype(x.dtype, [&]<class T>() {
+    const auto* data = static_cast<const T*>(x.data);
+    return std::any_of(data, data + x.size(), [&](const T& element) {
+      const auto v = static_cast<double>(element);
+      return std::fabs(v) >= look && !finite_parts(v, parts);
+    });
   });
 }
 
@@ -187,6 +226,12 @@ ProductSums sums_by_loops(const ArrayRef& x, const ArrayRef& y,
     out.value_error = static_cast<double>(n) * 0x1p-53;
   }
   add_flushed(x, y, options, out.flushed);
+  if (any_infinite(x, options.parts) || any_infinite(y, options.parts)) {
+    ProductSums finite =
+        sums_by_loops(finite_only(x, options.parts), finite_only(y, options.parts), options);
+    out.finite_value = std::move(finite.value);
+    out.finite_magnitude = std::move(finite.magnitude);
+  }
   return out;
 }
 

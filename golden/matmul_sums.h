@@ -23,6 +23,9 @@ struct ProductSums {
   // The sum of |p| over products with a factor that may be flushed to zero; empty when there is
   // none. A factor that is infinite counts as 1e300: the sum is then above 1e200.
   std::vector<double> flushed;
+  // value and magnitude over the products of finite factors alone; empty when all factors are
+  // finite. They say what a partial sum may come to before an infinite product is added.
+  std::vector<double> finite_value, finite_magnitude;
   // |value - exact| <= value_error * magnitude.
   double value_error = 0;
   // The value was summed in the accumulator's own precision, and may be off as a machine may:
@@ -35,12 +38,19 @@ struct ProductSums {
 ProductSums sums_by_loops(const ArrayRef& x, const ArrayRef& y,
                           const reference::MatmulOptions& options);
 
+enum class SumsWanted { kAll, kValue };
+
 // By tiles in f64, on all cores. Of I8 and U8 the value only, not wrapped.
 ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
-                          const reference::MatmulOptions& options);
+                          const reference::MatmulOptions& options,
+                          SumsWanted wanted = SumsWanted::kAll);
 
-// The parts of one value under a precision mode; returns how many there are, 1 to 3.
+// The parts of one value under a precision mode; returns their number.
 int parts_of(double v, reference::Parts parts, double (&out)[3]);
+
+// Number of parts of a value: 1, 2 or 3. The product of two values is made of that of part e and
+// part f wherever e + f is less than this number.
+int part_count(reference::Parts parts);
 
 // Number of products a product of two values is made of: 1, 3 or 6.
 int products_per_pair(reference::Parts parts);
@@ -52,6 +62,11 @@ double flush_limit(DType type);
 double flushed_part(double v, reference::Parts parts, double limit);
 // Sum of the absolute values of the parts; infinity becomes 1e300, NaN 0.
 double finite_magnitude(double v, reference::Parts parts);
+
+// The elements that have no infinite part and are no NaN, 0 in place of the others.
+Array finite_only(const ArrayRef& x, reference::Parts parts);
+// True when some element has an infinite part.
+bool any_infinite(const ArrayRef& x, reference::Parts parts);
 
 // True when some element has a part that may be flushed and is not zero.
 bool any_flushed(const ArrayRef& x, reference::Parts parts);

@@ -123,7 +123,7 @@ void add_up(const ArrayRef& x, const ArrayRef& y, const reference::MatmulOptions
 }  // namespace
 
 ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
-                          const reference::MatmulOptions& options) {
+                          const reference::MatmulOptions& options, SumsWanted wanted) {
   const ProductSizes p(x, y, options);
   const auto size = static_cast<std::size_t>(p.batches * p.m * p.n);
   ProductSums out;
@@ -136,13 +136,19 @@ ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
     return sum;
   };
   out.value = run(Factor::kParts, Factor::kParts);
-  if (!is_float(x.dtype)) return out;
+  if (!is_float(x.dtype) || wanted == SumsWanted::kValue) return out;
   out.magnitude = run(Factor::kMagnitude, Factor::kMagnitude);
   if (any_flushed(x, options.parts)) out.flushed = run(Factor::kFlushed, Factor::kFinite);
   if (any_flushed(y, options.parts)) {
     std::vector<double> more = run(Factor::kFinite, Factor::kFlushed);
     if (out.flushed.empty()) out.flushed.swap(more);
     for (std::size_t i = 0; i < more.size(); ++i) out.flushed[i] += more[i];
+  }
+  if (any_infinite(x, options.parts) || any_infinite(y, options.parts)) {
+    ProductSums finite =
+        sums_by_tiles(finite_only(x, options.parts), finite_only(y, options.parts), options);
+    out.finite_value = std::move(finite.value);
+    out.finite_magnitude = std::move(finite.magnitude);
   }
   out.as_machine = x.dtype == DType::kF64;
   if (!out.as_machine) {

@@ -58,10 +58,12 @@ T machine_dot(const std::vector<T>& x, const std::vector<T>& y, Order order) {
 }
 
 // What fills a matrix; each a way in which real data differs from random numbers.
-enum class Fill { kNormal, kPositive, kConstant, kFew, kWide, kIntegers };
+enum class Fill { kNormal, kPositive, kConstant, kFew, kWide, kIntegers, kNear, kHalf, kPeriod };
 inline constexpr std::array kFills{Fill::kNormal, Fill::kPositive, Fill::kConstant,
-                                   Fill::kFew,    Fill::kWide,     Fill::kIntegers};
+                                   Fill::kFew,    Fill::kWide,     Fill::kIntegers,
+                                   Fill::kNear,   Fill::kHalf,     Fill::kPeriod};
 
+// Element i of a row.
 inline double fill_value(Fill fill, std::size_t i, std::mt19937& random) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> unit;
@@ -76,6 +78,14 @@ inline double fill_value(Fill fill, std::size_t i, std::mt19937& random) {
       return std::array{0.1, 0.3, 0.7, 1.1}[i % 4];
     case Fill::kWide:
       return std::exp2(10 * normal(random)) * normal(random);
+    case Fill::kNear:  // all different, but hardly: one constant to bf16, and to a long f32 sum
+      return 0.1 * (1 + 1e-5 * unit(random));
+    case Fill::kHalf:  // half of it a default
+      return i % 2 == 0 ? 0.1 : unit(random);
+    case Fill::kPeriod: {  // 150 values over and over: rows and columns run in step
+      const double spread = static_cast<double>(i % 150) * 0.6180339887498949;
+      return 0.5 + (spread - std::floor(spread));
+    }
     default:
       return std::floor(19 * unit(random)) - 9;
   }
