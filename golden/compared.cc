@@ -33,13 +33,20 @@ Compared::Compared(const Expectation& expected, const Array& actual, BoundKind k
   KREF_DCHECK(bounds_.empty() || bounds_.size() == n);
   KREF_DCHECK(expected.overflow.empty() || expected.overflow.size() == n);
   // Without blocks, the output is one tile.
-  const std::vector<Index>& extents = expected.blocks.extents;
-  KREF_DCHECK(extents.empty() || extents.size() == rank());
-  tile_counts_.resize(rank()), block_.resize(rank()), strides_.resize(rank());
+  const Blocks& blocks = expected.blocks;
+  KREF_DCHECK(blocks.extents.empty() || blocks.extents.size() == rank());
+  KREF_DCHECK(blocks.shards.empty() || blocks.shards.size() == rank());
+  KREF_DCHECK(blocks.axes.empty() || blocks.axes.size() == rank());
+  for (auto* v : {&tile_counts_, &block_, &shard_, &shard_tiles_, &strides_}) v->resize(rank());
   for (std::size_t d = 0; d < rank(); ++d) {
-    block_[d] = std::max<Index>(1, extents.empty() ? shape()[d] : extents[d]);
-    tile_counts_[d] = cdiv(shape()[d], block_[d]);
+    shard_[d] = std::max<Index>(1, blocks.shards.empty() ? shape()[d] : blocks.shards[d]);
+    block_[d] = std::max<Index>(1, blocks.extents.empty() ? shard_[d] : blocks.extents[d]);
+    shard_tiles_[d] = cdiv(shard_[d], block_[d]);
+    KREF_DCHECK(shape()[d] % shard_[d] == 0);
+    tile_counts_[d] = shape()[d] / shard_[d] * shard_tiles_[d];
     tiles_ *= tile_counts_[d];
+    if (blocks.axes.empty() || blocks.axes[d].empty()) continue;
+    if (d == 0 || blocks.axes[d] != blocks.axes[d - 1]) grid_axes_.push_back(blocks.axes[d]);
   }
   Index stride = 1;
   for (std::size_t d = rank(); d-- > 0;) strides_[d] = stride, stride *= shape()[d];
@@ -68,7 +75,8 @@ double Compared::ratio_beyond(double a, double e, double b, std::uint8_t overflo
 Index Compared::tile_of(Index element) const {
   Index tile = 0;
   for (std::size_t d = 0; d < rank(); ++d) {
-    tile = tile * tile_counts_[d] + element / strides_[d] % shape()[d] / block_[d];
+    const Index at = element / strides_[d] % shape()[d];
+    tile = tile * tile_counts_[d] + at / shard_[d] * shard_tiles_[d] + at % shard_[d] / block_[d];
   }
   return tile;
 }
@@ -76,6 +84,23 @@ Index Compared::tile_of(Index element) const {
 std::vector<Index> Compared::unflatten_tile(Index tile) const {
   std::vector<Index> out(rank());
   for (std::size_t d = rank(); d-- > 0;) out[d] = tile % tile_counts_[d], tile /= tile_counts_[d];
+  return out;
+}
+
+std::vector<Index> Compared::grid_index(Index tile) const {
+  const std::vector<Index> at = unflatten_tile(tile);
+  const std::vector<std::string>& axes = expected_.blocks.axes;
+  std::vector<Index> out;
+  for (std::size_t d = 0; d < rank(); ++d) {
+    const Index local = at[d] % shard_tiles_[d];
+    if (axes.empty()) {
+      out.push_back(local);
+    } else if (!axes[d].empty() && d > 0 && axes[d] == axes[d - 1]) {
+      out.back() = out.back() * shard_tiles_[d] + local;
+    } else if (!axes[d].empty()) {
+      out.push_back(local);
+    }
+  }
   return out;
 }
 
@@ -95,8 +120,9 @@ void Compared::tile_box(Index tile, std::vector<Index>& start, std::vector<Index
   start = unflatten_tile(tile);
   extents.resize(rank());
   for (std::size_t d = 0; d < rank(); ++d) {
-    start[d] *= block_[d];
-    extents[d] = std::min(block_[d], shape()[d] - start[d]);
+    const Index inside = start[d] % shard_tiles_[d] * block_[d];  // its part of the dimension
+    start[d] = start[d] / shard_tiles_[d] * shard_[d] + inside;
+    extents[d] = std::min(block_[d], shard_[d] - inside);
   }
 }
 

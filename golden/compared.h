@@ -33,14 +33,22 @@ class Compared {
   double actual(Index i) const { return actual_.at(i); }
   double expected(Index i) const { return expected_.value[static_cast<std::size_t>(i)]; }
   double bound(Index i) const { return bounds_.empty() ? 0 : bounds_[static_cast<std::size_t>(i)]; }
+  // Both kinds, whichever counts.
+  double likely_bound(Index i) const {
+    return exact() ? 0 : expected_.likely[static_cast<std::size_t>(i)];
+  }
+  double worst_bound(Index i) const {
+    return exact() ? 0 : expected_.worst[static_cast<std::size_t>(i)];
+  }
   std::uint8_t overflow(Index i) const {
     return expected_.overflow.empty() ? std::uint8_t{Expectation::kNoOverflow}
                                       : expected_.overflow[static_cast<std::size_t>(i)];
   }
   bool exact() const { return bounds_.empty(); }
 
-  // How far `actual` is from `expected` as a fraction of `bound`: at most 1 when it is right.
-  // Infinity where no bound helps. See judge.h for what is not finite.
+  // How far `actual` is from `expected` as a fraction of `bound`: at most 1 when it is right, never
+  // NaN. Infinity where no bound helps. A bound that is no finite number bounds nothing, so it
+  // counts as 0: it must not pass everything. See judge.h for values that are not finite.
   double ratio(double actual, double expected, double bound, std::uint8_t overflow) const {
     const double difference = actual > expected ? actual - expected : expected - actual;
     // One test sends everything that is not finite on either side to the slow path.
@@ -49,7 +57,7 @@ class Compared {
     return ratio_beyond(actual, expected, bound, overflow);
   }
   double ratio(Index i) const { return ratio(actual(i), expected(i), bound(i), overflow(i)); }
-  bool wrong(Index i) const { return ratio(i) > 1; }
+  bool wrong(Index i) const { return !(ratio(i) <= 1); }
 
   // For guesses. Is element i right if it ought to be `value`, whose error is that of the true one
   // but for the rounding of a larger number to the output's type?
@@ -63,15 +71,17 @@ class Compared {
     return ratio(actual(i), expected(j), bound(j), overflow(j)) <= 1;
   }
 
-  // Blocks: extents of the tile grid, tile of an element, elements of a tile.
-  const std::vector<Index>& tile_counts() const { return tile_counts_; }
+  // Blocks: the tiles of the whole output, numbered row-major, each inside one device's part.
   Index tiles() const { return tiles_; }
   Index block(std::size_t d) const { return block_[d]; }  // extent of a block, at least 1
-  Index tile_of(Index element) const;                     // flat tile number, row-major
-  std::vector<Index> unflatten_tile(Index tile) const;    // per dimension
+  Index tile_of(Index element) const;                     // flat tile number
   std::vector<Index> unflatten(Index element) const;      // per dimension
   Index flatten(const std::vector<Index>& at) const;
-  // Start and extents of a tile, cut at the array's edge.
+  // What a device's grid calls a tile: its index along each axis, from 0 in each device's part, and
+  // the names of the axes (none without blocks: an index along each dimension).
+  std::vector<Index> grid_index(Index tile) const;
+  const std::vector<std::string>& grid_axes() const { return grid_axes_; }
+  // Start and extents of a tile, cut at the edge of its device's part.
   void tile_box(Index tile, std::vector<Index>& start, std::vector<Index>& extents) const;
   // Calls visit(flat element) for each element of a tile, row-major, until it returns false;
   // returns whether it went through.
@@ -80,6 +90,7 @@ class Compared {
 
  private:
   static constexpr double kHuge = 0x1p1023;
+  std::vector<Index> unflatten_tile(Index tile) const;  // per dimension
   static double fraction(double difference, double bound);
   double ratio_beyond(double actual, double expected, double bound, std::uint8_t overflow) const;
 
@@ -87,13 +98,16 @@ class Compared {
   const Array& actual_;
   const std::vector<double>& bounds_;
   double past_;
-  std::vector<Index> tile_counts_, block_, strides_;
+  // Per dimension: tiles in all, extent of a block, of one device's part, tiles in such a part.
+  std::vector<Index> tile_counts_, block_, shard_, shard_tiles_, strides_;
+  std::vector<std::string> grid_axes_;
   Index tiles_ = 1;
 };
 
 inline double Compared::fraction(double difference, double bound) {
   if (difference == 0) return 0;
-  return bound > 0 ? difference / bound : std::numeric_limits<double>::infinity();
+  const bool bounds = bound > 0 && bound <= std::numeric_limits<double>::max();
+  return bounds ? difference / bound : std::numeric_limits<double>::infinity();
 }
 
 template <class Visit>

@@ -14,8 +14,13 @@ namespace kref {
 
 // How an output is cut into the blocks that one grid step writes. One entry a dimension.
 struct Blocks {
-  std::vector<std::string> axes;  // grid axis that runs over the dimension: "b0", "i", "j"
-  std::vector<Index> extents;     // block extent in the dimension, at least 1
+  // Grid axis that runs over the dimension: "b", "i", "j". Neighbours of one name are one axis that
+  // runs over both, the first major. "": no axis does, since each device has one index of it.
+  std::vector<std::string> axes;
+  std::vector<Index> extents;  // block extent in the dimension, at least 1
+  // Extent of the part of the dimension that one device's grid runs over, from its own index 0 on;
+  // empty: the whole.
+  std::vector<Index> shards = {};
   std::string steps;  // what runs inside a block, e.g. "k=0..3"; may be empty
 };
 

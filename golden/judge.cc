@@ -38,7 +38,7 @@ Tally tally(const Compared& c) {
     const auto a = static_cast<double>(actual[i]);
     const double e = c.expected(i);
     const double r = c.ratio(a, e, c.bound(i), c.overflow(i));
-    if (r > 1) ++t.wrong;
+    if (!(r <= 1)) ++t.wrong;
     t.leader.offer(i, r, a, e);
   }
   return t;
@@ -47,18 +47,20 @@ Tally tally(const Compared& c) {
 Worst describe(const Compared& c, const Leader& leader) {
   Worst w;
   if (leader.element < 0) return w;
-  const Blocks& blocks = c.expectation().blocks;
   w.element = leader.element;
   w.index = c.unflatten(w.element);
   w.expected = c.expected(w.element);
   w.actual = c.actual(w.element);
   w.bound = c.bound(w.element);
+  w.likely_bound = c.likely_bound(w.element);
+  w.worst_bound = c.worst_bound(w.element);
   w.ratio = leader.ratio;
-  w.tile = c.unflatten_tile(c.tile_of(w.element));
-  for (std::size_t d = 0; d < blocks.axes.size(); ++d) {
-    w.step += (d > 0 ? ", " : "") + blocks.axes[d] + "=" + std::to_string(w.tile[d]);
+  w.tile = c.grid_index(c.tile_of(w.element));
+  for (std::size_t d = 0; d < c.grid_axes().size(); ++d) {
+    w.step += (d > 0 ? ", " : "") + c.grid_axes()[d] + "=" + std::to_string(w.tile[d]);
   }
-  if (!blocks.steps.empty()) w.step += (w.step.empty() ? "" : ", ") + blocks.steps;
+  const std::string& steps = c.expectation().blocks.steps;
+  if (!steps.empty()) w.step += (w.step.empty() ? "" : ", ") + steps;
   const Owner& owner = c.expectation().owner;
   if (owner.device) w.device = owner.device(w.element);
   return w;
@@ -77,7 +79,7 @@ Verdict judge(const Expectation& expected, const Array& actual, BoundKind kind) 
   v.elements = actual.size();
   v.wrong = t.wrong;
   v.tiles = c.tiles();
-  v.tile_axes = expected.blocks.axes;
+  v.tile_axes = c.grid_axes();
   v.worst = describe(c, t.leader);
   if (v.ok()) return v;
 
@@ -96,7 +98,7 @@ Verdict judge(const Expectation& expected, const Array& actual, BoundKind kind) 
         return device.empty();
       });
     }
-    v.first_wrong_tiles.push_back({c.unflatten_tile(tile.tile), tile.wrong, size, device});
+    v.first_wrong_tiles.push_back({c.grid_index(tile.tile), tile.wrong, size, device});
   }
   const Guess guess = guess_pattern(c, wrong);
   v.pattern = guess.pattern;

@@ -18,17 +18,20 @@ struct Worst {
   Index element = -1;        // flat index; -1 when there are no elements
   std::vector<Index> index;  // per dimension
   double expected = 0, actual = 0;
-  double bound = 0;         // 0 for exact comparison
-  double ratio = 0;         // |actual - expected| / bound; infinity when the bound is 0 or a
-                            // non-finite value does not match
-  std::vector<Index> tile;  // block index per dimension
+  double bound = 0;  // the one that counts; 0 for exact comparison
+  double ratio = 0;  // |actual - expected| / bound; infinity when the bound is 0 or a
+                     // non-finite value does not match
+  // Both bounds (expectation.h): past the likely one a machine is wrong but for negligible chance,
+  // past the worst one for certain.
+  double likely_bound = 0, worst_bound = 0;
+  std::vector<Index> tile;  // index along each grid axis, on the device
   std::string step;         // "i=1, j=0, k=0..3"
   std::string device;       // "" on one device
 };
 
 // A tile with wrong elements.
 struct WrongTile {
-  std::vector<Index> tile;  // block index per dimension
+  std::vector<Index> tile;  // index along each grid axis, on the device
   Index wrong = 0, elements = 0;
   std::string device;  // of its first wrong element; "" on one device
 };
@@ -39,7 +42,7 @@ struct Verdict {
   std::vector<Index> shape;
   Index elements = 0, wrong = 0;
   Index tiles = 0, wrong_tiles = 0;
-  std::vector<std::string> tile_axes;        // grid axis of each entry of a tile index
+  std::vector<std::string> tile_axes;        // grid axis of each entry of a tile's index
   std::vector<WrongTile> first_wrong_tiles;  // in row-major order, at most kListedTiles
   Worst worst;                               // of the wrong ones if there are any, else of all
   std::string pattern;  // "" when nothing is wrong; "unknown" when no guess is certain

@@ -2,7 +2,6 @@
 #include "golden/matmul_sharded.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "golden/matmul_bound.h"
@@ -12,32 +11,6 @@ namespace kref {
 namespace {
 
 using Ranges = std::vector<ContractionRange>;
-
-// The ranges of the contracting dimension side by side: a dense copy.
-Array slice(const Array& operand, bool k_last, const Ranges& ranges) {
-  Index k = 0;
-  for (const ContractionRange& range : ranges) k += range.end - range.begin;
-  std::vector<Index> shape(operand.shape().begin(), operand.shape().end());
-  const std::size_t d = shape.size() - (k_last ? 1 : 2);
-  const Index inner = k_last ? 1 : shape.back();
-  Index outer = 1;
-  for (std::size_t e = 0; e < d; ++e) outer *= shape[e];
-  const Index whole = shape[d];
-  shape[d] = k;
-  Array out(operand.dtype(), shape);
-  const std::size_t element = size_of(operand.dtype());
-  auto* to = static_cast<unsigned char*>(out.mutable_data());
-  const auto* from = static_cast<const unsigned char*>(operand.data());
-  for (Index o = 0; o < outer; ++o) {
-    for (const ContractionRange& range : ranges) {
-      const auto start = static_cast<std::size_t>((o * whole + range.begin) * inner) * element;
-      const auto bytes = static_cast<std::size_t>((range.end - range.begin) * inner) * element;
-      if (bytes > 0) std::memcpy(to, from + start, bytes);
-      to += bytes;
-    }
-  }
-  return out;
-}
 
 // Appends the parts' elements, one part after the other.
 template <class T>
@@ -50,6 +23,11 @@ Hypothesis joined(const std::vector<Expectation>& parts, std::size_t which, Inde
   auto each = std::make_shared<std::vector<Hypothesis>>();
   for (const Expectation& part : parts) each->push_back(part.hypotheses[which]);
   Hypothesis out = each->front();
+  out.all = [each](Index choice) {
+    std::vector<double> values;
+    for (const Hypothesis& one : *each) append(values, one.all(choice));
+    return values;
+  };
   out.values = [each, part_size](Index element, std::vector<double>& values) {
     (*each)[static_cast<std::size_t>(element / part_size)].values(element % part_size, values);
   };
@@ -73,7 +51,8 @@ Expectation stacked(std::vector<Expectation> parts, Index part_size, const OutSp
     }
   }
   out.blocks = parts[0].blocks;
-  out.blocks.axes.insert(out.blocks.axes.begin(), spec.unreduced.begin(), spec.unreduced.end());
+  // The device says which of them it is.
+  out.blocks.axes.insert(out.blocks.axes.begin(), spec.unreduced.size(), std::string());
   out.blocks.extents.insert(out.blocks.extents.begin(), spec.unreduced.size(), 1);
   // Every part has equally many products, so equally many choices.
   for (std::size_t h = 0; h < parts[0].hypotheses.size(); ++h) {
@@ -91,16 +70,13 @@ std::vector<Index> unravel(Index element, const std::vector<Index>& shape) {
   return at;
 }
 
-// The blocks of one device's grid over the global array.
-void cut_blocks(const MatmulRun& request, Blocks& blocks) {
+// Sets what one device's grid runs over: the part of z that it multiplies. (Where partial sums are
+// scattered, it keeps less than that.)
+void set_shards(const MatmulRun& request, Blocks& blocks) {
   const MatmulPlacement& placement = *request.placement;
-  const std::vector<Index> shard =
-      local_shape(placement.out.spec, placement.shape.z(), placement.mesh);
-  const std::size_t leading = blocks.extents.size() - shard.size();
-  for (std::size_t d = 0; d < shard.size(); ++d) {
-    Index& extent = blocks.extents[leading + d];
-    if (extent > shard[d] || shard[d] % extent != 0) extent = std::max<Index>(shard[d], 1);
-  }
+  const std::vector<Index> shard = placement.local.z();
+  blocks.shards.assign(blocks.extents.size() - shard.size(), 1);
+  blocks.shards.insert(blocks.shards.end(), shard.begin(), shard.end());
   const Index last = cdiv(placement.local.k, request.tile[2]) - 1;
   blocks.steps = last < 0 ? "" : last == 0 ? "k=0" : "k=0.." + std::to_string(last);
 }
@@ -121,8 +97,8 @@ std::vector<Expectation> expect_sharded_matmul(const Run& run) {
   std::vector<Expectation> parts;
   for (const Ranges& part : ranges) {
     if (ranges.size() > 1) {
-      one.in.at("x") = slice(run.in.at("x"), !request.trans_x, part);
-      one.in.at("y") = slice(run.in.at("y"), request.trans_y, part);
+      one.in.at("x") = contraction_copy(run.in.at("x"), !request.trans_x, part);
+      one.in.at("y") = contraction_copy(run.in.at("y"), request.trans_y, part);
     }
     parts.push_back(std::move(expect_matmul(one).at(0)));
   }
@@ -130,7 +106,7 @@ std::vector<Expectation> expect_sharded_matmul(const Run& run) {
   for (const Index extent : placement.shape.z()) part_size *= extent;
   std::vector<Expectation> out;
   out.push_back(stacked(std::move(parts), part_size, placement.out));
-  cut_blocks(request, out[0].blocks);
+  set_shards(request, out[0].blocks);
   out[0].owner.device = [spec = placement.out, shape = placement.output_shape(),
                          mesh = placement.mesh](Index element) {
     return owner_name(spec, shape, mesh, unravel(element, shape));

@@ -11,9 +11,8 @@
 namespace kref {
 
 // The expectation of a validated run. Where z is unreduced each leading index is a product of its
-// own, over the parts of the contracting dimension that its devices have. Blocks are those of one
-// device's grid, laid over the global array; where they do not divide a device's shard, the shard
-// is the block.
+// own, over the parts of the contracting dimension that its devices have. Blocks and grid steps are
+// those of one device's own grid, in the tile that the run gives, cut at the edge of its part.
 std::vector<Expectation> expect_sharded_matmul(const Run& run);
 
 }  // namespace kref

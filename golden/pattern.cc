@@ -31,15 +31,20 @@ std::string number(double v) {
 }
 
 std::string tile_name(const Compared& c, Index tile) {
-  const std::vector<Index> at = c.unflatten_tile(tile);
-  const std::vector<std::string>& axes = c.expectation().blocks.axes;
+  const std::vector<Index> at = c.grid_index(tile);
+  const std::vector<std::string>& axes = c.grid_axes();
   std::string out = "(";
   for (std::size_t d = 0; d < at.size(); ++d) {
     if (d > 0) out += ", ";
     if (d < axes.size()) out += axes[d] + "=";
     out += std::to_string(at[d]);
   }
-  return out + ")";
+  out += ")";
+  const Owner& owner = c.expectation().owner;
+  if (!owner.device) return out;
+  std::vector<Index> start, extents;
+  c.tile_box(tile, start, extents);
+  return out + " of " + owner.device(c.flatten(start));
 }
 
 std::string element_name(const Compared& c, Index element) {
@@ -91,8 +96,15 @@ std::string whereabouts(const Compared& c, const WrongElements& wrong) {
 }
 
 void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
+  // What speaks for tiles is that nothing ends where they end. A tile of one wrong element says
+  // nothing: wherever a zero stands is such a tile. So each counts what it has beyond the first;
+  // but an output that is all nothing, of more than a few elements, needs no tiles to show it.
+  constexpr Index kNeeded = 3;
+  Index beyond = 0, all = 0;
   bool zero = false, poisoned = false;
   for (const TileCount& t : wrong.tiles) {
+    beyond += t.wrong - 1;
+    all += t.wrong;
     const Nothing nothing = nothing_in(c, t.tile);
     if (nothing == Nothing::kNo) return;
     (nothing == Nothing::kZero ? zero : poisoned) = true;
@@ -102,7 +114,8 @@ void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Gu
   std::string which = n == 1           ? "tile " + tile_name(c, wrong.tiles[0].tile) + " holds "
                       : n == c.tiles() ? "all tiles hold "
                                        : std::to_string(n) + " tiles hold ";
-  guesses.push_back({"tile missing", which + what});
+  const bool whole = all == c.size() && all > kNeeded;
+  guesses.push_back({"tile missing", which + what, whole || beyond >= kNeeded});
 }
 
 }  // namespace detail

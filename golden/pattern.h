@@ -63,7 +63,8 @@ class Evidence {
 // Where the wrong elements lie in the last two dimensions: "in rows 3..5, columns 0..7".
 std::string whereabouts(const Compared& c, const WrongElements& wrong);
 
-// "(i=0, j=1)" of a tile; "(0, 1)" when the axes have no names.
+// "(i=0, j=1)" of a tile; "(0, 1)" when the axes have no names; "(i=0, j=1) of (X=1, Y=0)" where it
+// lies on devices.
 std::string tile_name(const Compared& c, Index tile);
 // "[3, 5]" of an element.
 std::string element_name(const Compared& c, Index element);

@@ -121,57 +121,116 @@ void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Gue
   guesses.push_back({"scaled by c", "c = " + number(factor), evidence.enough(1)});
 }
 
-void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
-  // A value of a hypothesis costs a sum over k, so large faults are sampled.
-  constexpr std::size_t kMostWrong = 2048, kMostRight = 256;
-  const std::vector<Index> checked = sample(wrong.elements, kMostWrong);
-  for (const Hypothesis& h : c.expectation().hypotheses) {
-    std::vector<Index> alive;  // choices that explain all elements so far
-    std::vector<double> values;
-    double choices = 0;
-    Evidence evidence;
-    bool first = true;
-    // Keeps the choices that put element i where it is.
-    const auto narrow = [&](Index i) {
-      const bool zero = c.actual(i) == 0;
-      values.clear();
-      h.values(i, values);
-      if (first) {
-        for (std::size_t k = 0; k < values.size(); ++k) alive.push_back(static_cast<Index>(k));
-        choices = static_cast<double>(values.size());
-        first = false;
-      }
-      std::erase_if(alive, [&](Index k) {
-        const double v = values[static_cast<std::size_t>(k)];
-        // Rounding gives zero for next to nothing only.
-        if (zero && std::fabs(v) >= smallest_normal(c.dtype())) return true;
-        return !c.fits(i, v);
-      });
-      return !alive.empty();
-    };
-    const auto explained = [&](Index i) {
-      evidence.add(c, i, c.bound(i));
-      return narrow(i);
-    };
-    if (!std::all_of(checked.begin(), checked.end(), explained)) continue;
+namespace {
+
+// One hypothesis against an output.
+class Trial {
+ public:
+  Trial(const Compared& c, const WrongElements& wrong, const Hypothesis& h)
+      : c_(c), wrong_(wrong), h_(h) {}
+
+  // Narrows the choices down by some of the elements; false when none is left.
+  bool narrow_by_samples() {
+    // A value of a hypothesis costs a sum over k.
+    constexpr std::size_t kMostWrong = 2048, kMostRight = 256;
+    for (const Index i : sample(wrong_.elements, kMostWrong)) {
+      evidence_.add(c_, i, c_.bound(i));
+      if (!narrow(i)) return false;
+    }
     // The fault has the whole tile, so it must also explain what is right there.
-    std::vector<Index> right;
-    for (const TileCount& t : wrong.tiles) {
-      if (right.size() >= kMostRight) break;
-      c.for_tile(t.tile, [&](Index i) {
-        if (!c.wrong(i)) right.push_back(i);
-        return right.size() < kMostRight;
+    std::size_t right = 0;
+    bool left = true;
+    for (const TileCount& t : wrong_.tiles) {
+      if (!left || right >= kMostRight) break;
+      c_.for_tile(t.tile, [&](Index i) {
+        if (c_.wrong(i)) return true;
+        left = narrow(i);
+        return left && ++right < kMostRight;
       });
     }
-    if (!std::all_of(right.begin(), right.end(), narrow)) continue;
-    Index choice = alive.back();
-    for (const Index p : h.preferred) {
-      if (std::find(alive.begin(), alive.end(), p) != alive.end()) {
-        choice = p;
-        break;
-      }
+    return left;
+  }
+
+  // A choice that explains every element of every wrong tile; -1 when there is none. `unsure`: some
+  // choice was left untried.
+  Index confirmed(bool& unsure) const {
+    constexpr std::size_t kMostTried = 8;  // each may cost a whole product
+    std::vector<Index> order;
+    for (const Index p : h_.preferred) {
+      if (std::find(alive_.begin(), alive_.end(), p) != alive_.end()) order.push_back(p);
     }
-    guesses.push_back({h.pattern, h.detail ? h.detail(choice) : "", evidence.enough(choices)});
+    for (std::size_t k = alive_.size(); k-- > 0;) {
+      if (std::find(order.begin(), order.end(), alive_[k]) == order.end())
+        order.push_back(alive_[k]);
+    }
+    unsure = order.size() > kMostTried;
+    order.resize(std::min(order.size(), kMostTried));
+    for (const Index choice : order) {
+      if (explains_all(choice)) return choice;
+    }
+    return -1;
+  }
+
+  Evidence evidence() const { return evidence_; }
+  double choices() const { return choices_; }
+
+ private:
+  // Is element i where the hypothesis puts it?
+  bool explains(Index i, double value) const {
+    // Rounding gives zero for next to nothing only.
+    if (c_.actual(i) == 0 && std::fabs(value) >= smallest_normal(c_.dtype())) return false;
+    return c_.fits(i, value);
+  }
+
+  bool narrow(Index i) {
+    values_.clear();
+    h_.values(i, values_);
+    if (choices_ == 0) {
+      for (std::size_t k = 0; k < values_.size(); ++k) alive_.push_back(static_cast<Index>(k));
+      choices_ = static_cast<double>(values_.size());
+    }
+    std::erase_if(alive_,
+                  [&](Index k) { return !explains(i, values_[static_cast<std::size_t>(k)]); });
+    return !alive_.empty();
+  }
+
+  bool explains_all(Index choice) const {
+    const auto at = static_cast<std::size_t>(choice);
+    const std::vector<double> all = h_.all ? h_.all(choice) : std::vector<double>();
+    std::vector<double> values;
+    return std::all_of(wrong_.tiles.begin(), wrong_.tiles.end(), [&](const TileCount& t) {
+      return c_.for_tile(t.tile, [&](Index i) {
+        if (h_.all) return explains(i, all[static_cast<std::size_t>(i)]);
+        values.clear();
+        h_.values(i, values);
+        return explains(i, values[at]);
+      });
+    });
+  }
+
+  const Compared& c_;
+  const WrongElements& wrong_;
+  const Hypothesis& h_;
+  std::vector<Index> alive_;  // choices that explain all elements so far
+  double choices_ = 0;
+  Evidence evidence_;
+  std::vector<double> values_;
+};
+
+}  // namespace
+
+void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
+  for (const Hypothesis& h : c.expectation().hypotheses) {
+    Trial trial(c, wrong, h);
+    if (!trial.narrow_by_samples()) continue;
+    bool unsure = false;
+    const Index choice = trial.confirmed(unsure);
+    if (choice >= 0) {
+      guesses.push_back(
+          {h.pattern, h.detail ? h.detail(choice) : "", trial.evidence().enough(trial.choices())});
+    } else if (unsure) {
+      guesses.push_back({h.pattern, "", false});
+    }
   }
 }
 

@@ -81,6 +81,13 @@ std::string report(const Verdict& v) {
     out += "  bound      " + number(w.bound, 4);
     if (std::isfinite(w.ratio)) out += "; the error is " + number(w.ratio, 4) + " bounds";
     out += "\n";
+    // The other bound, where there is one: whether the error is beyond chance or beyond doubt.
+    if (w.bound != w.worst_bound) {
+      out += "  worst case " + number(w.worst_bound, 4) + ", never passed by an honest machine\n";
+    } else if (w.bound != w.likely_bound) {
+      out += "  likely     " + number(w.likely_bound, 4) +
+             ", hardly ever passed by an honest machine\n";
+    }
   }
   if (!w.device.empty()) out += "  device     " + w.device + "\n";
   if (!w.step.empty()) out += "  grid step  " + w.step + "\n";

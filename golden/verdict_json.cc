@@ -40,6 +40,8 @@ nlohmann::ordered_json to_json(const Verdict& verdict) {
                   {"expected", number_json(worst.expected)},
                   {"actual", number_json(worst.actual)},
                   {"bound", number_json(worst.bound)},
+                  {"likely_bound", number_json(worst.likely_bound)},
+                  {"worst_bound", number_json(worst.worst_bound)},
                   {"fraction", number_json(worst.ratio)},
                   {"tile", worst.tile},
                   {"step", worst.step},

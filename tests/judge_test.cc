@@ -1,35 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge's rules, on outputs made by hand. Patterns on real runs: mutants_test.cc.
+// The judge's rules, on outputs made by hand. Patterns: judge_patterns_test.cc.
 #include "golden/judge.h"
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <limits>
+#include "tests/sheet.h"
 
 namespace kref {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
-template <class T>
-Array array(std::vector<Index> shape, const std::vector<double>& values) {
-  Array a(dtype_of<T>, shape);
-  REQUIRE(a.size() == static_cast<Index>(values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) a.mutable_elements<T>()[i] = T(values[i]);
-  return a;
-}
-
-// A row of elements, each with the same bound.
-Expectation expect(const std::vector<double>& values, double bound) {
-  Expectation e;
-  e.output += "z";
-  e.value = values;
-  e.likely.assign(values.size(), bound);
-  e.worst.assign(values.size(), 4 * bound);
-  return e;
-}
 
 // Does the judge accept `actual` where `expected` is due?
 template <class T>
@@ -39,7 +17,7 @@ bool right(double expected, double actual, double bound,
   e.overflow = {overflow};
   const Verdict v = judge(e, array<T>({1}, {actual}));
   CHECK(v.elements == 1);
-  CHECK(v.ok() == !(v.worst.ratio > 1));
+  CHECK(v.ok() == (v.worst.ratio <= 1));
   return v.ok();
 }
 
@@ -56,6 +34,19 @@ TEST_CASE("an element is wrong when it is off by more than its bound") {
   const Expectation e = expect({1, 2, 3}, 0.25);
   CHECK(judge(e, array<float>({3}, {1, 2.5, 3})).wrong == 1);
   CHECK(judge(e, array<float>({3}, {1, 2.5, 3}), BoundKind::kWorst).wrong == 0);
+}
+
+TEST_CASE("a bound that is no finite number bounds nothing") {
+  for (const double bound : {kInf, kNan, -1.0, 0.0}) {
+    CAPTURE(bound);
+    CHECK(right<float>(1, 1, bound));
+    CHECK_FALSE(right<float>(1, 1.0000001, bound));
+    CHECK_FALSE(right<float>(1, 0, bound));
+    CHECK_FALSE(right<double>(-1.7e308, 1.7e308, bound));
+    CHECK_FALSE(right<float>(1, kInf, bound));
+    CHECK_FALSE(right<float>(1, kNan, bound));
+    CHECK_FALSE(right<f8_e4m3>(1, kNan, bound));
+  }
 }
 
 TEST_CASE("integers compare exactly") {
@@ -147,25 +138,6 @@ TEST_CASE("an empty output is right, a scalar is one tile") {
                        "judge: output z has 1 elements, expected 2", Error);
 }
 
-// z [2, 5, 7] in tiles of 1 x 2 x 3, no two elements alike.
-struct Sheet {
-  Expectation e;
-  std::vector<double> z;
-  static constexpr Index kRows = 5, kColumns = 7;
-
-  Sheet() {
-    for (int i = 0; i < 2 * kRows * kColumns; ++i) z.push_back(100 * std::sin(1.0 + i));
-    for (double& v : z) v = static_cast<float>(v);
-    e = expect(z, 1e-4);
-    e.blocks = {{"b0", "i", "j"}, {1, 2, 3}, "k=0..3"};
-    e.owner.device = [](Index i) { return i < kRows * kColumns ? "(X=0)" : "(X=1)"; };
-  }
-  double& at(Index b, Index i, Index j) {
-    return z[static_cast<std::size_t>((b * kRows + i) * kColumns + j)];
-  }
-  Verdict verdict() const { return judge(e, array<float>({2, kRows, kColumns}, z)); }
-};
-
 TEST_CASE("the worst element is traced to its tile, step and device") {
   Sheet s;
   CHECK(s.verdict().ok());
@@ -177,7 +149,7 @@ TEST_CASE("the worst element is traced to its tile, step and device") {
   CHECK(v.wrong_tiles == 2);
   CHECK(v.worst.index == std::vector<Index>{1, 4, 6});
   CHECK(v.worst.tile == std::vector<Index>{1, 2, 2});
-  CHECK(v.worst.step == "b0=1, i=2, j=2, k=0..3");
+  CHECK(v.worst.step == "b=1, i=2, j=2, k=0..3");
   CHECK(v.worst.device == "(X=1)");
   CHECK(v.worst.ratio == doctest::Approx(2500).epsilon(1e-3));
   REQUIRE(v.first_wrong_tiles.size() == 2);
@@ -187,98 +159,68 @@ TEST_CASE("the worst element is traced to its tile, step and device") {
   CHECK(v.first_wrong_tiles[1].device == "(X=1)");
   CHECK(v.pattern == "unknown");
   const std::string text = report(v);
+  CHECK(v.worst.bound == 1e-4);
+  CHECK(v.worst.likely_bound == 1e-4);
+  CHECK(v.worst.worst_bound == 4e-4);
+  CHECK(text.find("bound      0.0001; the error is 2500 bounds") != std::string::npos);
+  CHECK(text.find("worst case 0.0004") != std::string::npos);
   CHECK(text.find("2 of 70 elements wrong (2.86 %), in 2 of 18 tiles") != std::string::npos);
-  CHECK(text.find("grid step  b0=1, i=2, j=2, k=0..3") != std::string::npos);
-  CHECK(text.find("(b0=1, i=2, j=2)  1 of 1 wrong (100 %)  device (X=1)") != std::string::npos);
+  CHECK(text.find("grid step  b=1, i=2, j=2, k=0..3") != std::string::npos);
+  CHECK(text.find("(b=1, i=2, j=2)  1 of 1 wrong (100 %)  device (X=1)") != std::string::npos);
 }
 
-TEST_CASE("patterns on a small sheet") {
-  Sheet s;
-  const std::vector<double> z = s.z;
-  const auto source = [&](Index b, Index i, Index j) {
-    return z[static_cast<std::size_t>((b * Sheet::kRows + i) * Sheet::kColumns + j)];
+TEST_CASE("blocks of one device's grid: its own indices, cut at the edge of its part") {
+  // z [2, 3, 6, 10] on X=2 (rows) and Y=2 (columns): parts of 3 x 5 in tiles of 2 x 4, and a
+  // leading dimension that the devices of Z share out.
+  Expectation e;
+  e.output += "z";
+  for (int i = 0; i < 2 * 3 * 6 * 10; ++i) e.value.push_back(10 * std::sin(1.0 + i));
+  for (double& v : e.value) v = static_cast<float>(v);
+  e.likely.assign(e.value.size(), 1e-4), e.worst = e.likely;
+  e.blocks = {.axes = {"", "b", "i", "j"},
+              .extents = {1, 1, 2, 4},
+              .shards = {1, 3, 3, 5},
+              .steps = "k=0..1"};
+  e.owner.device = [](Index i) {
+    return "(X=" + std::to_string(i / 10 % 6 / 3) + ", Y=" + std::to_string(i % 10 / 5) +
+           ", Z=" + std::to_string(i / 180) + ")";
   };
-  std::string pattern;
-  SUBCASE("tile of zeros") {
-    for (Index j = 3; j < 6; ++j) s.at(0, 2, j) = s.at(0, 3, j) = 0;
-    pattern = "tile missing: tile (b0=0, i=1, j=1) holds zeros";
+  std::vector<double> z = e.value;
+  const auto at = [&](Index u, Index b, Index i, Index j) -> double& {
+    return z[static_cast<std::size_t>(((u * 3 + b) * 6 + i) * 10 + j)];
+  };
+  at(1, 2, 5, 9) += 1;  // the part's last element: a tile of one
+  const auto verdict = [&] { return judge(e, array<float>({2, 3, 6, 10}, z)); };
+  Verdict v = verdict();
+  CHECK(v.tiles == 2 * 3 * 4 * 4);
+  CHECK(v.tile_axes == std::vector<std::string>{"b", "i", "j"});
+  CHECK(v.worst.tile == std::vector<Index>{2, 1, 1});
+  CHECK(v.worst.step == "b=2, i=1, j=1, k=0..1");
+  CHECK(v.worst.device == "(X=1, Y=1, Z=1)");
+  REQUIRE(v.first_wrong_tiles.size() == 1);
+  CHECK(v.first_wrong_tiles[0].elements == 1);
+  z = e.value;
+  for (Index i = 3; i < 5; ++i) {
+    for (Index j = 0; j < 4; ++j) at(0, 1, i, j) = 0;
   }
-  SUBCASE("tile of poison") {
-    for (Index j = 3; j < 6; ++j) s.at(0, 2, j) = s.at(0, 3, j) = kNan;
-    pattern = "tile missing: tile (b0=0, i=1, j=1) holds poison";
-  }
-  SUBCASE("tiles swapped") {
-    for (Index i = 0; i < 2; ++i) {
-      for (Index j = 0; j < 3; ++j) {
-        s.at(0, i, j) = source(1, 2 + i, 3 + j);
-        s.at(1, 2 + i, 3 + j) = source(0, i, j);
-      }
-    }
-    pattern = "tiles swapped: tiles (b0=0, i=0, j=0) and (b0=1, i=1, j=1)";
-  }
-  SUBCASE("one row holds the next") {
-    for (Index j = 0; j < 7; ++j) s.at(1, 3, j) = source(1, 4, j);
-    pattern = "rows shifted: row 3 holds row 4";
-  }
-  SUBCASE("one row turned") {
-    for (Index j = 0; j < 7; ++j) s.at(1, 3, j) = source(1, 3, (j + 6) % 7);
-    pattern = "rows shifted: row 3 is shifted by 1 to the right";
-  }
-  SUBCASE("all rows down by one, round the matrix") {
-    for (Index b = 0; b < 2; ++b) {
-      for (Index i = 0; i < 5; ++i) {
-        for (Index j = 0; j < 7; ++j) s.at(b, i, j) = source(b, (i + 4) % 5, j);
-      }
-    }
-    pattern = "rows shifted: row 0 holds row 4, and so on for 10 rows";
-  }
-  SUBCASE("written column by column") {
-    for (Index p = 0; p < 35; ++p) s.at(1, p / 7, p % 7) = source(1, p % 5, p / 5);
-    pattern = "transposed: rows and columns are written in each other's order";
-  }
-  SUBCASE("scaled") {
-    for (double& v : s.z) v = static_cast<float>(0.75 * v);
-    pattern = "scaled by c: c = 0.75";
-  }
-  SUBCASE("one row scaled") {
-    for (Index j = 0; j < 7; ++j) s.at(1, 3, j) *= 1.25;
-    pattern = "scaled by c: c = 1.25";
-  }
-  SUBCASE("negated") {
-    for (double& v : s.z) v = -v;
-    pattern = "sign: every wrong element has the opposite sign";
-  }
-  SUBCASE("one NaN") {
-    s.at(1, 1, 1) = kNan;
-    pattern = "non-finite: first at [1, 1, 1]: NaN";
-  }
-  SUBCASE("one element") {
-    s.at(1, 1, 1) += 1;
-    pattern = "unknown: one element";
-  }
-  SUBCASE("noise") {
-    for (std::size_t i = 0; i < s.z.size(); ++i) s.z[i] += std::cos(static_cast<double>(i * i));
-    pattern = "unknown: in rows 0..4, columns 0..6";
-  }
-  SUBCASE("zeros that are no tile") {
-    s.at(1, 2, 2) = s.at(1, 2, 3) = s.at(1, 3, 2) = s.at(1, 3, 3) = 0;
-    pattern = "unknown: zeros, in rows 2..3, columns 2..3";
-  }
-  SUBCASE("a hypothesis of the operation") {
-    s.e.hypotheses.push_back({"last k block dropped",
-                              [&](Index i, std::vector<double>& out) {
-                                const double v = z[static_cast<std::size_t>(i)];
-                                for (int k = 1; k < 4; ++k)
-                                  out.push_back(v + std::cos(9.0 * k + v));
-                              },
-                              [](Index k) { return "k = " + std::to_string(k); },
-                              {}});
-    for (std::size_t i = 35; i < 70; ++i) s.z[i] = static_cast<float>(z[i] + std::cos(18 + z[i]));
-    pattern = "last k block dropped: k = 1";
-  }
-  const Verdict v = s.verdict();
-  CHECK_FALSE(v.ok());
-  CHECK(v.pattern + ": " + v.detail == pattern);
+  v = verdict();
+  CHECK(v.wrong_tiles == 1);
+  CHECK(v.first_wrong_tiles[0].elements == 8);
+  CHECK(v.first_wrong_tiles[0].tile == std::vector<Index>{1, 0, 0});
+  CHECK(v.first_wrong_tiles[0].device == "(X=1, Y=0, Z=0)");
+  CHECK(v.pattern == "tile missing");
+  CHECK(v.detail == "tile (b=1, i=0, j=0) of (X=1, Y=0, Z=0) holds zeros");
+}
+
+TEST_CASE("dimensions of one axis are one index") {
+  Expectation e = expect(std::vector<double>(24, 1), 0.5);
+  e.blocks = {.axes = {"b", "b", "i"}, .extents = {1, 1, 2}, .steps = ""};
+  std::vector<double> z(24, 1);
+  z[23] = 3;
+  const Verdict v = judge(e, array<float>({2, 3, 4}, z));
+  CHECK(v.worst.tile == std::vector<Index>{5, 1});
+  CHECK(v.worst.step == "b=5, i=1");
+  CHECK(v.tile_axes == std::vector<std::string>{"b", "i"});
 }
 
 }  // namespace

@@ -10,122 +10,19 @@
 
 #include "golden/judge.h"
 #include "golden/rounding.h"
-#include "tests/honest_machine.h"
+#include "tests/matmul_machine.h"
 
 namespace kref {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-template <class T>
-Array matrix_of(Index rows, Index columns, const std::vector<double>& values) {
-  const Index shape[] = {rows, columns};
-  Array a(dtype_of<T>, shape);
-  REQUIRE(a.size() == static_cast<Index>(values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) a.mutable_elements<T>()[i] = T(values[i]);
-  return a;
-}
-
-template <class T>
-Array filled(Index rows, Index columns, Fill fill, std::mt19937& random) {
-  std::vector<double> values;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rows * columns); ++i) {
-    values.push_back(fill_value(fill, i, random));
-  }
-  return matrix_of<T>(rows, columns, values);
-}
-
-// x y^T in the accumulator A by an honest machine, rounded to the type O: x [m, k], y [n, k].
-template <class A, class O>
-Array multiplied(const Array& x, const Array& y, Order order) {
-  const Index m = x.extent(0), n = y.extent(0), k = x.extent(1);
-  std::vector<double> z;
-  std::vector<A> xs(static_cast<std::size_t>(k)), ys(xs);
-  for (Index i = 0; i < m; ++i) {
-    for (Index t = 0; t < k; ++t) xs[static_cast<std::size_t>(t)] = static_cast<A>(x.at(i * k + t));
-    for (Index j = 0; j < n; ++j) {
-      for (Index t = 0; t < k; ++t)
-        ys[static_cast<std::size_t>(t)] = static_cast<A>(y.at(j * k + t));
-      z.push_back(static_cast<double>(machine_dot(xs, ys, order)));
-    }
-  }
-  return matrix_of<O>(m, n, z);
-}
-
-Product transposed_y(DType out) {
-  Product p;
-  p.options.trans_y = true;
-  p.out_dtype = out;
-  return p;
-}
-
-struct Alarms {
-  Index elements = 0, likely = 0, worst = 0;
-  double largest = 0;  // ratio to the likely bound
-};
-
-template <class T, class A, class O>
-void honest_runs(Index k, Fill fill, std::mt19937& random, Alarms& alarms) {
-  const Array x = filled<T>(16, k, fill, random), y = filled<T>(17, k, fill, random);
-  const Expectation e = expect_product(x, y, transposed_y(dtype_of<O>));
-  for (std::size_t i = 0; i < e.value.size(); ++i) REQUIRE(e.likely[i] <= e.worst[i]);
-  for (const Order order : kOrders) {
-    const Array z = multiplied<A, O>(x, y, order);
-    const Verdict v = judge(e, z);
-    alarms.elements += v.elements;
-    alarms.likely += v.wrong;
-    alarms.worst += judge(e, z, BoundKind::kWorst).wrong;
-    // The output's own rounding alone may reach 1; that of the sum is what is of interest.
-    if (dtype_of<O> == DType::kF32 || dtype_of<O> == DType::kF64) {
-      alarms.largest = std::max(alarms.largest, v.worst.ratio);
-    }
-  }
-}
-
-// Builds that check themselves are slow: they see fewer machines.
+// Builds that check themselves are slow: they see fewer products.
 #ifdef NDEBUG
-constexpr int kRepeats = 2;
 constexpr Index kLongest = 3000;
 #else
-constexpr int kRepeats = 1;
 constexpr Index kLongest = 300;
 #endif
-
-TEST_CASE("no honest machine is called wrong") {
-  std::mt19937 random(7);
-  Alarms all;
-  for (const Fill fill : kFills) {
-    Alarms alarms;
-    for (const Index k : {1, 2, 3, 5, 8, 17, 64, 65, 100, 257, 1000, 3000}) {
-      if (k > kLongest) continue;
-      for (int repeat = 0; repeat < kRepeats; ++repeat) {
-        honest_runs<float, float, float>(k, fill, random, alarms);
-        honest_runs<bf16, float, float>(k, fill, random, alarms);
-        honest_runs<bf16, float, bf16>(k, fill, random, alarms);
-        honest_runs<f16, float, f16>(k, fill, random, alarms);
-        honest_runs<f8_e4m3, float, f8_e5m2>(k, fill, random, alarms);
-        honest_runs<double, double, double>(k, fill, random, alarms);
-      }
-    }
-    std::printf("fill %d: %ld elements, %ld beyond likely, %ld beyond worst, largest ratio %.3f\n",
-                static_cast<int>(fill), static_cast<long>(alarms.elements),
-                static_cast<long>(alarms.likely), static_cast<long>(alarms.worst), alarms.largest);
-    CHECK(alarms.likely == 0);
-    CHECK(alarms.worst == 0);
-    all.elements += alarms.elements;
-  }
-  std::printf("all: %ld elements\n", static_cast<long>(all.elements));
-}
-
-TEST_CASE("constant arrays make errors of one sign, and are no false alarm") {
-  // Far beyond what the likely bound would be if these errors were independent.
-  const std::vector<double> tenth(20000, 0.1);
-  const Array x = matrix_of<float>(1, 20000, tenth), y = x;
-  const Expectation e = expect_product(x, y, transposed_y(DType::kF32));
-  const double off = std::fabs(multiplied<float, float>(x, y, Order::kForward).at(0) - e.value[0]);
-  CHECK(off < e.likely[0]);
-  CHECK(off > kLambda * std::sqrt(20000.0) * 0x1p-24 * e.value[0]);
-}
 
 // Of random f32 products: which share of elements shows a fault of the given kind?
 struct Caught {
@@ -181,7 +78,7 @@ TEST_CASE("the likely bound is tight enough to show small faults") {
   }
 }
 
-TEST_CASE("an error of 50 bounds and a row of zeros are seen") {
+TEST_CASE("an error of 50 bounds, zeros and another product are seen") {
   std::mt19937 random(3);
   const Array x = filled<float>(20, 300, Fill::kNormal, random);
   const Array y = filled<float>(30, 300, Fill::kNormal, random);
@@ -189,13 +86,36 @@ TEST_CASE("an error of 50 bounds and a row of zeros are seen") {
   product.tile = {8, 16, 100};
   const Expectation e = expect_product(x, y, product);
   const Array right = multiplied<float, float>(x, y, Order::kLanes);
+  CHECK(judge(e, right).ok());
   std::vector<double> z;
   for (Index i = 0; i < right.size(); ++i) z.push_back(right.at(i));
+  const std::vector<double> whole = z;
   z[17 * 30 + 20] += 50 * e.likely[17 * 30 + 20];
   const Verdict v = judge(e, matrix_of<float>(20, 30, z));
   CHECK(v.wrong == 1);
   CHECK(v.worst.step == "i=2, j=1, k=0..2");
   CHECK(v.worst.ratio == doctest::Approx(50).epsilon(0.05));
+  CHECK(v.worst.bound == v.worst.likely_bound);
+  CHECK(v.worst.worst_bound == e.worst[17 * 30 + 20]);
+  CHECK(v.worst.worst_bound > v.worst.likely_bound);
+  // Neither a judge that takes everything nor one that expects zeros gets past these, under either
+  // bound.
+  const auto wrong = [&](const std::vector<double>& values, BoundKind kind) {
+    return judge(e, matrix_of<float>(20, 30, values), kind).wrong;
+  };
+  for (const BoundKind kind : {BoundKind::kLikely, BoundKind::kWorst}) {
+    CHECK(wrong(whole, kind) == 0);
+    CHECK(wrong(std::vector<double>(600, 0), kind) >= 597);
+    z = whole;
+    std::fill_n(z.begin() + 30, 30, 0.0);
+    CHECK(wrong(z, kind) >= 29);
+    z = whole;
+    std::reverse(z.begin(), z.end());
+    CHECK(wrong(z, kind) >= 597);
+    z = whole;
+    for (double& element : z) element = -element;
+    CHECK(wrong(z, kind) >= 597);
+  }
 }
 
 TEST_CASE("no products, no error") {
@@ -252,9 +172,57 @@ TEST_CASE("partial sums may overflow, by the sign of what overflows") {
   CHECK_FALSE(accepts<float, float>({1e38, 1e38}, {1, 1}, kInf));
   // f64 has room for them.
   CHECK_FALSE(accepts<double, double>(up, ones, kInf));
-  CHECK(accepts<double, double>({1e308, 1e308, -1e308}, ones, kInf));
-  CHECK(accepts<double, double>({1e308, 1e308, -1e308}, ones, 1e308));
+  const std::vector<double> large{1e308, 1e308, -1e308};
+  CHECK(accepts<double, double>(large, ones, kInf));
+  CHECK(accepts<double, double>(large, ones, 1e308));
+  // A sum of magnitudes past the range bounds what is finite no less.
+  CHECK_FALSE(accepts<double, double>(large, ones, 0));
+  CHECK_FALSE(accepts<double, double>(large, ones, 0.999e308));
   CHECK(accepts<double, float>(up, ones, 3e38));
+}
+
+TEST_CASE("beside an infinite product, partial sums may overflow to the other side first") {
+  const double nan = std::nan("");
+  const std::vector<double> ones(3, 1);
+  const std::vector<double> against{-3e38, -3e38, kInf};
+  CHECK(accepts<float, float>(against, ones, kInf));
+  CHECK(accepts<float, float>(against, ones, nan));  // -inf + inf
+  CHECK_FALSE(accepts<float, float>(against, ones, -kInf));
+  CHECK_FALSE(accepts<float, float>(against, ones, 3e38));
+  CHECK_FALSE(accepts<float, float>(against, ones, 0));
+  const std::vector<double> mirrored{3e38, 3e38, -kInf};
+  CHECK(accepts<float, float>(mirrored, ones, nan));
+  CHECK(accepts<float, float>(mirrored, ones, -kInf));
+  CHECK_FALSE(accepts<float, float>(mirrored, ones, kInf));
+  // On its own side, or within the range, nothing else comes of it.
+  for (const double other : {3e38, -1e38, 1.0}) {
+    CHECK(accepts<float, float>({other, other, kInf}, ones, kInf));
+    CHECK_FALSE(accepts<float, float>({other, other, kInf}, ones, nan));
+    CHECK_FALSE(accepts<float, float>({other, other, kInf}, ones, -kInf));
+  }
+  CHECK(accepts<float, float>({-3e38, -3e38, 1}, {1, 1, kInf}, nan));
+  CHECK(accepts<float, float>({-3e38, -3e38, kInf}, ones, nan, reference::Parts::kBF16));
+  CHECK(accepts<bf16, bf16>({-3e38, -3e38, kInf}, ones, nan));
+  CHECK(accepts<double, double>({-1e308, -1e308, kInf}, ones, nan));
+  CHECK_FALSE(accepts<double, double>({-3e38, -3e38, kInf}, ones, nan));
+  CHECK(accepts<float, float>({nan, kInf, 1}, ones, nan));
+  CHECK_FALSE(accepts<float, float>({nan, kInf, 1}, ones, kInf));
+}
+
+TEST_CASE("by tiles as by loops: what may overflow") {
+  const std::vector<double> x{-3e38, -3e38, kInf, 1, 3e38, 3e38, -kInf, 1, 1, 2, 3, 4};
+  const std::vector<double> y{1, 1, 1, 1, -1, 1, 2, 3, 0, 1, kInf, 0.5};
+  const Array a = matrix_of<float>(3, 4, x), b = matrix_of<float>(3, 4, y);
+  for (const auto parts : {reference::Parts::kAll, reference::Parts::kBF16}) {
+    Product product = transposed_y(DType::kF32);
+    product.options.parts = parts;
+    const Expectation loops = expect_product(a, b, product, Evaluation::kLoops),
+                      tiles = expect_product(a, b, product, Evaluation::kTiles);
+    REQUIRE(loops.overflow.size() == 9);
+    CHECK(loops.overflow == tiles.overflow);
+    CHECK(loops.overflow[0] == Expectation::kNaN);
+    CHECK(loops.overflow[8] == Expectation::kNoOverflow);
+  }
 }
 
 TEST_CASE("the algorithm of the precision mode is told apart") {

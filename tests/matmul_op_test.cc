@@ -161,13 +161,14 @@ TEST_CASE("a wrong element of a sharded run is traced to its device and that dev
   CHECK(cut.wrong == 1);
   CHECK(cut.worst.index == std::vector<Index>{9, 17});
   CHECK(cut.worst.device == "(X=1, Y=2)");
-  CHECK(cut.worst.tile == std::vector<Index>{1, 2});
+  CHECK(cut.worst.tile == std::vector<Index>{0, 0});
   // One partial sum of (8, 12) a device; the third one is wrong.
   const Verdict partial = verdict_with("matmul-12-Y4-f32.safetensors", 2 * 96 + 5, 1e6);
   CHECK(partial.wrong == 1);
   CHECK(partial.worst.index == std::vector<Index>{2, 0, 5});
   CHECK(partial.worst.device == "(Y=2)");
-  CHECK(partial.worst.tile == std::vector<Index>{2, 0, 0});
+  CHECK(partial.worst.tile == std::vector<Index>{0, 0});
+  CHECK(partial.tile_axes == std::vector<std::string>{"i", "j"});
   CHECK(partial.tiles == 4);
 }
 

@@ -55,6 +55,13 @@ class Mutator {
     return (b * tile_rows_ + i / run_.tile.m) * tile_columns_ + j / run_.tile.n;
   }
 
+  // The tile that a verdict calls by its grid index, (i, j) or (b, i, j).
+  Index tile_at(const std::vector<Index>& grid_index) const {
+    const std::size_t r = grid_index.size();
+    const Index b = r > 2 ? grid_index[0] : 0;
+    return (b * tile_rows_ + grid_index[r - 2]) * tile_columns_ + grid_index[r - 1];
+  }
+
   std::vector<Mutant> all() {
     out_.clear();
     for (const Index t : some(tiles())) tile_mutants(t);
