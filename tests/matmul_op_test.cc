@@ -73,6 +73,8 @@ TEST_CASE("what cannot be a matmul is refused by name") {
   CHECK(with(R"({"tile": [8, 8.0, 8]})").starts_with("option tile"));
   CHECK(with(R"({"out_dtype": "I32"})").starts_with("option out_dtype is \"I32\""));
   CHECK(with(R"({"out_dtype": "BF16"})") == "accepted");
+  CHECK(with(R"({"out_dtype": "BF16\u0000"})").starts_with("option out_dtype is \"BF16\\u0000\""));
+  CHECK(with(R"({"precision": "bf16\u0000"})").starts_with("option precision is"));
 
   const Array b = array(DType::kBF16, {4, 4}), i = array(DType::kI8, {4, 4}),
               f8 = array(DType::kF8E5M2, {4, 4});
