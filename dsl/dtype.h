@@ -94,6 +94,7 @@ concept ElementType = requires {
   detail::DTypeOf<std::remove_const_t<T>>::value;
 };
 
+// The DType of a C++ type, const or not.
 template <ElementType T>
 inline constexpr DType dtype_of = detail::DTypeOf<std::remove_const_t<T>>::value;
 
@@ -136,6 +137,7 @@ constexpr std::size_t size_of(DType type) {
   return with_dtype(type, []<class T>() { return sizeof(T); });
 }
 
+// Of all widths; BOOL is neither.
 constexpr bool is_float(DType type) { return type <= DType::kF8E5M2; }
 constexpr bool is_integer(DType type) { return type >= DType::kI64 && type <= DType::kU8; }
 

@@ -18,6 +18,7 @@ using Index = std::int64_t;
 // The largest rank of any array in the project.
 inline constexpr std::size_t kMaxRank = 6;
 
+// Extents, strides or an index: one number a dimension, the slowest first.
 template <std::size_t R>
 using Shape = std::array<Index, R>;
 

@@ -10,6 +10,7 @@
 
 namespace kref {
 
+// What one operand moved. Scratch moves nothing and has no entry.
 struct OperandTrace {
   std::string name;
   Index fetches = 0;      // in, in_out: times the block changed, the first included

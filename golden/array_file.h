@@ -39,6 +39,7 @@ struct FileArray {
   bool fortran_order = false;  // the first index runs fastest
 };
 
+// A file that was read, whole.
 struct ArrayFile {
   enum class Format { kNpy, kNpz, kSafetensors };
 

@@ -9,6 +9,7 @@
 
 namespace kref {
 
+// The declaration that operations() lists.
 Operation attention_operation();
 
 // What an attention run asks for, out of its tensors and options. Views the arrays of the run.

@@ -9,6 +9,7 @@
 
 namespace kref {
 
+// What a text may cost its reader.
 struct JsonLimits {
   std::size_t bytes = std::size_t{1} << 20;  // of the text; a value can take 16 times as much
   std::size_t depth = 32;                    // arrays and objects inside one another

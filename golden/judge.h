@@ -11,6 +11,7 @@
 
 namespace kref {
 
+// Which bound of an Expectation counts: `likely` or `worst`.
 enum class BoundKind { kLikely, kWorst };
 
 // One wrong element, or the element closest to its bound.
@@ -36,6 +37,8 @@ struct WrongTile {
   std::string device;  // of its first wrong element; "" on one device
 };
 
+// What comparing one output found: the counts, the worst element, where the wrong ones lie and a
+// guess at the fault.
 struct Verdict {
   std::string output;
   DType dtype = DType::kF32;

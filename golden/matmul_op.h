@@ -12,6 +12,7 @@
 
 namespace kref {
 
+// The declaration that operations() lists.
 Operation matmul_operation();
 
 // What a matmul run asks for, out of its tensors and options.

@@ -9,6 +9,7 @@
 
 namespace kref {
 
+// A verdict as an object, a number as a number or one of the strings above.
 nlohmann::ordered_json to_json(const Verdict& verdict);
 nlohmann::ordered_json number_json(double value);
 

@@ -18,6 +18,7 @@ enum class Precision {
   kF32,     // F32_F32_F32
 };
 
+// How the operands of a product are stored and multiplied.
 struct DotOptions {
   bool trans_x = false;                   // x is stored (k, m)
   bool trans_y = false;                   // y is stored (n, k)
@@ -55,6 +56,7 @@ concept DotType = std::is_floating_point_v<T> || std::is_same_v<T, bf16> ||
     std::is_same_v<T, f16> || std::is_same_v<T, f8_e4m3> || std::is_same_v<T, f8_e5m2> ||
     std::is_same_v<T, std::int8_t> || std::is_same_v<T, std::uint8_t>;
 
+// The type in which products of T are summed.
 template <DotType T>
 using Accumulator = typename detail::AccumulatorOf<T>::type;
 

@@ -13,6 +13,7 @@ struct MatmulTile {
   bool operator==(const MatmulTile&) const = default;
 };
 
+// How the operands of a matmul are stored, multiplied and cut.
 struct MatmulOptions {
   bool trans_x = false;                   // x is stored [*B, K, M]
   bool trans_y = false;                   // y is stored [*B, N, K]
@@ -25,8 +26,11 @@ struct MatmulOptions {
 // run along k ascending in f32 (f64 for f64, wrapping s32 for integers) as dot_add says, and are
 // rounded once to the type of z. The bits depend neither on the tile nor on threads nor on the SIMD
 // target. K = 0 gives zeros. Rows may be strided; the last dimension of each operand is contiguous.
-// z must not overlap x or y. Error, naming operand and axis with expected and found, for ranks,
-// shapes, types and tile sizes that do not fit.
+// z must not overlap x or y.
+// Not offered: scale factors (BLAS's alpha and beta: z is written and never read, so what it held,
+// a NaN included, does not matter) and ragged groups of rows with a y each (jax.lax.ragged_dot):
+// write a grid whose index map reads the group of a row block from a table. Error, naming operand
+// and axis with expected and found, for ranks, shapes, types and tile sizes that do not fit.
 void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
             const MatmulOptions& options = {});
 

@@ -23,6 +23,7 @@ enum class Parts {
   kBF16x6,  // those, mid mid, hi lo and lo hi: all whose indices add up to 2 at most
 };
 
+// How the operands of a matmul are stored and multiplied.
 struct MatmulOptions {
   bool trans_x = false, trans_y = false;  // stored with the last two dimensions swapped
   Parts parts = Parts::kAll;

@@ -24,6 +24,7 @@ class Required {
   T value_;
 };
 
+// The order of dimensions of q, k, v and o; whether the bias is scaled.
 enum class Layout {
   kBHTD,  // q [B, H, T, D], k [B, G, S, D]
   kBTHD,  // q [B, T, H, D], k [B, S, G, D]; o as q. Bias, mask and lse do not change
@@ -55,6 +56,7 @@ struct Window {
   std::optional<Index> left, right;  // >= 0
 };
 
+// The conventions on which published kernels differ (spec/runs.md, `attention`).
 struct AttentionOptions {
   Required<double> scale;
   Required<Causal> causal;
@@ -117,6 +119,7 @@ struct AttentionRow {
 void attention_rows(const AttentionInputs& in, const AttentionOptions& options,
                     const std::function<void(const AttentionRow&)>& visit);
 
+// Every row of an attention, in f64. Error as for attention_rows.
 struct AttentionResult {
   std::vector<double> o;    // row-major in the layout of the options
   std::vector<double> lse;  // [B, H, T]

@@ -59,6 +59,7 @@ struct ContractionRange {
   bool operator==(const ContractionRange&) const = default;
 };
 
+// A sharded matmul with its case and steps, as place_matmul decides them.
 struct MatmulPlacement {
   Mesh mesh;
   MatmulShape shape;

@@ -17,6 +17,7 @@ inline constexpr Index kMaxRunDevices = 1024;
 // Physical meshes have a handful of axes; the limit keeps a hostile file from being expensive.
 inline constexpr std::size_t kMaxMeshAxes = 32;
 
+// One named dimension of a mesh.
 struct MeshAxis {
   std::string name;
   Index size = 1;  // devices along the axis

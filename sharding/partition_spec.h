@@ -15,6 +15,7 @@
 
 namespace kref {
 
+// The type of `none`.
 struct None {};
 // The entry of a dimension that is not split: P{"X", none}.
 inline constexpr None none;

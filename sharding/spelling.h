@@ -7,6 +7,7 @@
 
 namespace kref {
 
+// What may stand around names.
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t'; }
 // Letters, digits, underscore; ASCII whatever the locale.
 constexpr bool is_name_char(char c) {

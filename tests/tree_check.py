@@ -12,6 +12,9 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
+OPENS_THREADS = re.compile(r"dsl/grid\w*\.cc")
+# Absolute paths of some machine; spelled so that this line does not match.
+MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(?:work|tmp|home|root|Users|builds)/")
 LAYERS = ["dsl", "kernels", "sharding", "golden"]  # each may include itself and those before it
 TOP = {"dsl", "kernels", "sharding", "golden", "bench", "tests", "meson.build", "README.md", "LICENSE", "run",
        "meson_options.txt", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore", ".ci"}
@@ -46,10 +49,8 @@ def check_include(path, number, target):
         fail(path, number, f"umbrella header {target} is for users, not for the library")
     if target.startswith("hwy/") and top in LAYERS and not (top == "kernels"):
         fail(path, number, "hwy/ belongs into kernels/")
-    if target.startswith("hwy/") and top == "kernels" and not (path.endswith(".cc") or path.endswith("-inl.h")):
-        fail(path, number, "hwy/ appears in -inl.h files and the .cc that dispatches, never in an interface")
-    if target == "omp.h" and top in LAYERS and top != "dsl":
-        fail(path, number, "threads are opened in dsl/ only")
+    if target == "omp.h" and top in LAYERS and not OPENS_THREADS.fullmatch(path):
+        fail(path, number, "threads are opened in dsl/grid*.cc only")
     name = path.split("/")[-1]
     if top == "kernels" and name.startswith("reference") and target_top == "kernels" and not target.split("/")[-1].startswith("reference"):
         fail(path, number, f"the oracle includes {target}: it shares nothing with the kernels")
@@ -67,12 +68,50 @@ def check_source(path, lines):
         include = re.match(r'\s*#\s*include\s+[<"]([^>"]+)[>"]', line)
         if include:
             check_include(path, number, include.group(1))
-        if re.search(r"#\s*pragma\s+omp", line) and top in LAYERS and top != "dsl":
-            fail(path, number, "#pragma omp outside dsl/: threads are opened there only")
+        if re.search(r"#\s*pragma\s+omp", line) and top in LAYERS and not OPENS_THREADS.fullmatch(path):
+            fail(path, number, "#pragma omp: threads are opened in dsl/grid*.cc only")
         if re.search(r"\b(TODO|FIXME|XXX)\b", line) and path != "tests/tree_check.py":
             fail(path, number, "a note to oneself: do it or file an issue")
+    if top == "kernels" and any(re.match(r'\s*#\s*include\s+<hwy/', l) for l in lines) and not path.endswith("-inl.h") and not (
+            path.endswith(".cc") and any("define HWY_TARGET_INCLUDE" in l for l in lines)):
+        fail(path, 0, "hwy/ appears in -inl.h files and the .cc that dispatches, never elsewhere")
+    if path in INSTALLED:
+        check_documented(path, lines)
     if path.endswith(".h") and "#pragma once" not in "\n".join(lines) and "-inl.h" not in path and top in LAYERS:
         fail(path, 0, "no #pragma once")
+
+
+def installed_headers():
+    """What a layer's meson.build lists as `LAYER_headers`."""
+    out = set()
+    for layer in LAYERS:
+        build = ROOT / layer / "meson.build"
+        for block in re.findall(r"\w+_headers = \[(.*?)\]", build.read_text(encoding="utf-8") if build.exists() else "", re.S):
+            out |= {f"{layer}/{name}" for name in re.findall(r"'([^']+)'", block)}
+    return out
+
+
+def check_documented(path, lines):
+    """Each paragraph of declarations at namespace scope begins with a comment or follows a section's
+    ("// ---- Moving"). What the comment at the top of the file names ("// Grid: ...") and what only our
+    own code sees (namespace detail) may do without."""
+    hidden, section, previous, depth = False, False, "", 0
+    top = next((l for l in lines if l.startswith("// ") and "SPDX" not in l), "")
+    subject = re.match(r"// (\w+)\b.*:", top)
+    own = re.compile(rf"(class|struct) {subject.group(1)}\b" if subject else r"(?!)")
+    for number, line in enumerate(lines, 1):
+        if re.match(r"namespace (\w+::)?detail\b", line):
+            hidden = True
+        elif line.startswith("}  // namespace") and "detail" in line:
+            hidden = False
+        section = section or line.startswith("// ----")
+        declares = re.match(r"[A-Za-z]", line) and not re.match(r"(namespace|using|extern|class \w+;|struct \w+;)", line)
+        if declares and previous == "" and depth == 0 and not hidden and not section and not own.search("".join(lines[number - 1:number + 1])):
+            fail(path, number, "a public declaration without a comment: " + line.strip()[:60])
+        if not line.startswith(("namespace", "}  // namespace")):
+            code = re.sub(r'//.*|"(\\.|[^"\\])*"|\'(\\.|[^\'\\])\'', "", line)
+            depth += code.count("{") + code.count("(") - code.count("}") - code.count(")")
+        previous = line.strip()
 
 
 def check_text(path, text):
@@ -83,6 +122,8 @@ def check_text(path, text):
             fail(path, number, "blanks at the end of the line")
         if re.search("[\u200b-\u200f\u202a-\u202e\u2060\ufeff\u00a0]", line):
             fail(path, number, "invisible character")
+        if MACHINE_PATH.search(line):
+            fail(path, number, "a path of one machine")
         if "\t" in line and pathlib.PurePath(path).suffix in SOURCE:
             fail(path, number, "tab")
 
@@ -104,10 +145,13 @@ def check_readme():
             fail("README.md", 0, f"the code quoted from {block[0]} is not in it")
 
 
+INSTALLED = installed_headers()
+
+
 def main():
     paths = tracked()
     for path in paths:
-        if path.split("/")[0] not in TOP and not path.startswith(".git"):
+        if path.split("/")[0] not in TOP:
             fail(path, 0, "not part of the layout in the design")
         p = ROOT / path
         data_file = path.startswith(("tests/runs/", "tests/files/", "tests/fuzz/corpus/"))
