@@ -156,7 +156,9 @@ class BlockDim {
 };
 
 // {.block = {t.m, t.k}, .index = {i, k}}: blocks of that extent, and which of them a step works on;
-// block b of a dimension starts at element b * extent. Blocks need not divide the array.
+// block b of a dimension starts at element b * extent. Blocks need not divide the array. Blocks
+// that start at any element (pl.Element, with or without padding) are not offered: cut a view with
+// Ref::block, or make one with a stride less than its extent for windows that overlap.
 template <std::size_t R>
 struct BlockSpec {
   std::array<BlockDim, R> block;

@@ -16,9 +16,10 @@
 // Operands. An input's block is fetched when its index changes. An output's holds poison when its
 // index changes and is written back when it is left; to come back to it later, or from another
 // coordinate of a parallel axis, is refused. in_out: fetched and written back. Operands over the
-// same memory (an output aliased to an input): at each step blocks are fetched, the body runs,
-// blocks that the next step leaves are stored; each operand has a window of its own. An output's
-// window starts as poison then as well; use in_out to update an array in place.
+// same memory (an output aliased to an input; that is told from the memory, there is no list of
+// pairs to get wrong): at each step blocks are fetched, the body runs, blocks that the next step
+// leaves are stored; each operand has a window of its own. An output's window starts as poison then
+// as well; use in_out to update an array in place.
 //
 // Rules, each an Error that names grid, operand, axis, block and step: see the declarations below.
 // What data says about index maps is checked before the first step, callables at their step.

@@ -28,6 +28,24 @@ bool equals(const Tensor<T, 1>& x, std::initializer_list<T> expected) {
   return std::equal(x.data(), x.data() + x.size(), expected.begin(), expected.end());
 }
 
+TEST_CASE("L003: an input block past the end is named with its operand, step and elements") {
+  // The row asks for the device as well: a grid runs on one and knows of no other.
+  const Tensor<float, 2> x({16, 128}, 1.0f);
+  Tensor<float, 1> z({5});
+  for (const bool callable : {false, true}) {
+    Grid grid("g");
+    const Axis i = grid.parallel("i", 5);
+    const auto next = [=](const Step& s) { return Shape<2>{s.index(i) + 1, 0}; };
+    grid.in("x", x,
+            {.block = {4, 128}, .index = callable ? IndexMap<2>(next) : IndexMap<2>(i + 1, 0)});
+    const auto zb = grid.out("z", z, {.block = {1}, .index = {i}});
+    CHECK(
+        refusal([&] { grid.run([&](const Step& s) { s[zb](0) = 1; }); }) ==
+        "grid 'g': input 'x': block (4,0) of step 3 (i=3) is out of range: dimension 0 has blocks "
+        "0:4, elements 16:20, extent 16");
+  }
+}
+
 TEST_CASE("L004: an output block past the end writes nothing outside the array") {
   Tensor<float, 2> all({24, 128}, 7.0f);
   const Ref<float, 2> z = all.ref().block({0, 0}, {16, 128});

@@ -192,6 +192,7 @@ double largest_ratio(Index m, Index n, Index k, bool trans_x) {
   return worst;
 }
 
+// L082 of the collection of cases; its batch that shares y: kernel_cases_test.cc.
 TEST_CASE(
     "fractions within the computed bound, at oneDNN's list of shapes that once failed elsewhere") {
   const Index shapes[][3] = {{10, 20, 1},    {1, 256, 2},   {2, 32, 8},    {5, 32, 16},
