@@ -29,4 +29,11 @@ inline constexpr MatmulCase kSkinny[] = {
     {"128x4096x4096", 128, 4096, 4096},
 };
 
+// Runs that are judged: from one that every test run can afford to the one with an aim of its own.
+inline constexpr MatmulCase kChecks[] = {
+    {"256x256x256", 256, 256, 256},
+    {"1024x1024x1024", 1024, 1024, 1024},
+    {"4096x4096x4096", 4096, 4096, 4096},
+};
+
 }  // namespace kref::bench

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks and prints them as ratios: `./run bench [FILTER] [--repetitions N]`.
 
+The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead.
+
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
 the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
 that kref is quicker; peaks are one thread's, so two threads have twice as much.
@@ -33,6 +35,17 @@ def names(program):
     return [n.removesuffix("/real_time") for n in out if n]
 
 
+def judgements(a):
+    """Seconds that the judgement of a run takes, its file once read."""
+    program = f"{a.build}/bench/bench_check"
+    for name in names(program):
+        if a.filter not in name:
+            continue
+        rates, _ = run(program, f"^{name}/", 1, a.seconds)
+        m, n, k = (int(s) for s in name.split("/")[2].split("x"))
+        print(f"{name:<32}{2.0 * m * n * k / statistics.median(rates[name]):>9.3f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
@@ -40,6 +53,8 @@ def main():
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.1, help="least time of one repetition")
     a = parser.parse_args()
+    if a.filter.split("/")[0] == "check":
+        return judgements(a)
     program = f"{a.build}/bench/bench_matmul"
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if n.split("/")[0] not in ("price", "peak"))
     median = lambda rates, name: statistics.median(rates[name])
