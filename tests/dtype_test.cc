@@ -189,8 +189,10 @@ TEST_CASE_TEMPLATE("integers to narrow: rounded once, also past 2^53", T, NARROW
       const I64 step = e >= drop ? I64{1} << (e - drop) : 0;
       for (const I64 odd : {0, 1, 3}) {
         for (const I64 off : {-1, 0, 1}) {
-          const auto magnitude = static_cast<std::uint64_t>((I64{1} << e)) +
-                                 static_cast<std::uint64_t>(odd * step + off);
+          const auto magnitude =
+              static_cast<std::uint64_t>((I64{1} << e)) +
+              static_cast<std::uint64_t>(odd) * static_cast<std::uint64_t>(step) +
+              static_cast<std::uint64_t>(off);
           const auto v = static_cast<I64>(magnitude % (std::uint64_t{1} << 63));
           check(v), check(-v), check(static_cast<std::int32_t>(v % (I64{1} << 31)));
           check(static_cast<std::uint32_t>(v)), check(static_cast<std::int16_t>(v % (1 << 15)));
