@@ -18,22 +18,18 @@ Bytes allocate(std::size_t bytes) {
   return Bytes(p);
 }
 
-std::size_t checked_bytes(const Index* extents, std::size_t rank, std::size_t element) {
-  std::size_t total = element;
-  bool empty = false;
-  for (std::size_t d = 0; d < rank; ++d) {
-    KREF_CHECK(extents[d] >= 0, "array extent of dimension ", d, " is ", extents[d],
-               ", expected >= 0");
-    empty = empty || extents[d] == 0;
-  }
-  if (empty) return 0;
-  for (std::size_t d = 0; d < rank; ++d) {
-    const auto e = static_cast<std::size_t>(extents[d]);
-    KREF_CHECK(total <= (std::size_t{1} << 62) / e, "array of shape ",
-               shape_string({extents, rank}), " is too large");
-    total *= e;
-  }
-  return total;
+void refuse_shape(const char* who, const Index* extents, std::size_t rank, int bad, Index unit) {
+  const bool negative = extents[bad] < 0;
+  throw Error(cat(who, ": shape ", shape_string({extents, rank}), ": dimension ", bad,
+                  negative ? " is negative" : " makes more than 2^63 - 1 ",
+                  negative    ? ""
+                  : unit == 1 ? "elements"
+                              : "bytes"));
+}
+
+std::size_t checked_bytes(const char* who, const Index* extents, std::size_t rank,
+                          std::size_t element) {
+  return static_cast<std::size_t>(checked_product(who, extents, rank, static_cast<Index>(element)));
 }
 
 }  // namespace detail
@@ -54,7 +50,7 @@ std::string to_string(const ArrayRef& array) {
 Array::Array(DType type, std::span<const Index> shape) {
   KREF_CHECK(shape.size() <= kMaxRank, "array of rank ", shape.size(), ", expected at most ",
              kMaxRank);
-  const std::size_t n = detail::checked_bytes(shape.data(), shape.size(), size_of(type));
+  const std::size_t n = detail::checked_bytes("array", shape.data(), shape.size(), size_of(type));
   detail::Bytes memory = detail::allocate(n);
   std::memset(memory.get(), 0, n);
   own_ = memory.get();

@@ -22,16 +22,13 @@ struct BasicArrayRef {
   Void* data = nullptr;
 
   BasicArrayRef() = default;
-  // Dense, row-major. Error on a rank above 6.
+  // Dense, row-major. Error on a rank above 6, a negative extent, more elements than an Index
+  // counts.
   BasicArrayRef(DType type, std::span<const Index> shape, Void* bytes)
       : dtype(type), rank(shape.size()), data(bytes) {
     KREF_CHECK(rank <= kMaxRank, "array of rank ", rank, ", expected at most ", kMaxRank);
-    Index stride = 1;
-    for (std::size_t d = rank; d-- > 0;) {
-      extents[d] = shape[d];
-      strides[d] = stride;
-      stride *= shape[d];
-    }
+    for (std::size_t d = 0; d < rank; ++d) extents[d] = shape[d];
+    detail::dense_strides("array", extents.data(), rank, strides.data());
   }
   template <ElementType T, std::size_t R>
   BasicArrayRef(Ref<T, R> ref) : dtype(dtype_of<T>), rank(R), data(ref.data()) {
@@ -48,11 +45,8 @@ struct BasicArrayRef {
   }
 
   std::span<const Index> shape() const { return {extents.data(), rank}; }
-  Index size() const {
-    Index n = 1;
-    for (const Index e : shape()) n *= e;
-    return n;
-  }
+  // Number of elements. Error when an Index does not count them, which takes a broadcast view.
+  Index size() const { return detail::checked_product("array", extents.data(), rank); }
 
   // The same view with its type. Error when element type or rank differ.
   template <ElementType T, std::size_t R>

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "dsl/grid_run.h"
+#include "dsl/overlap.h"
 #include "dsl/program.h"
 
 namespace kref {
@@ -50,14 +51,12 @@ void check_operand_name(const Program& p, std::string_view name) {
   }
 }
 
-void set_window(Operand& o) {
-  const auto bytes = detail::checked_bytes(o.block.data(), o.rank(), o.element_bytes);
-  o.window_size = static_cast<Index>(bytes / o.element_bytes);
-  Index stride = 1;
-  for (std::size_t d = o.rank(); d-- > 0;) {
-    o.window[d] = stride;
-    stride *= o.block[d];
-  }
+void set_window(Operand& o, const std::string& who) {
+  const auto element = static_cast<Index>(o.element_bytes);
+  const std::string window = who + ": block";
+  o.window_size =
+      detail::checked_product(window.c_str(), o.block.data(), o.rank(), element) / element;
+  detail::dense_strides(window.c_str(), o.block.data(), o.rank(), o.window.data());
 }
 
 }  // namespace
@@ -122,7 +121,10 @@ void Grid::declare_operand(Kind kind, std::string_view name, const MutableArrayR
     if (!e.constant()) o.axes |= 1u << e.axis();
   }
   if (map.callable != nullptr) o.axes = ~0u;
-  set_window(o);
+  detail::checked_product(who.c_str(), array.extents.data(), array.rank,
+                          static_cast<Index>(o.element_bytes));
+  detail::reach_of(who.c_str(), array);
+  set_window(o, who);
   id = static_cast<std::uint32_t>(p.operands.size());
   kept_name = o.name;
   p.operands.push_back(std::move(o));
@@ -136,14 +138,17 @@ void Grid::declare_scratch(std::string_view name, DType type, std::span<const In
   Operand o;
   o.name = intern(name);
   o.kind = Kind::kScratch;
-  o.array = MutableArrayRef(type, extents, nullptr);
   o.element_bytes = size_of(type);
+  const std::string who = subject(p, o);
   for (std::size_t d = 0; d < extents.size(); ++d) {
-    KREF_CHECK(extents[d] >= 0, subject(p, o), ": extent of dimension ", d, " is ", extents[d],
+    KREF_CHECK(extents[d] >= 0, who, ": extent of dimension ", d, " is ", extents[d],
                ", expected >= 0");
     o.block[d] = extents[d];
   }
-  set_window(o);
+  detail::checked_product(who.c_str(), extents.data(), extents.size(),
+                          static_cast<Index>(o.element_bytes));
+  o.array = MutableArrayRef(type, extents, nullptr);
+  set_window(o, who);
   id = static_cast<std::uint32_t>(p.operands.size());
   kept_name = o.name;
   p.operands.push_back(std::move(o));

@@ -19,12 +19,15 @@
 // same memory (an output aliased to an input; that is told from the memory, there is no list of
 // pairs to get wrong): at each step blocks are fetched, the body runs, blocks that the next step
 // leaves are stored; each operand has a window of its own. An output's window starts as poison then
-// as well; use in_out to update an array in place.
+// as well; use in_out to update an array in place. Points of the parallel axes have no order, so
+// that none may read through an alias what another one writes: maps given as data are refused where
+// they would, a grid with a callable in such a pair runs on one thread.
 //
 // Rules, each an Error that names grid, operand, axis, block and step: see the declarations below.
-// What data says about index maps is checked before the first step, callables at their step.
-// Pitfalls: `return` early from a body and the store of the last step is skipped; "first" along a
-// parallel axis is not "first on this thread"; a Ref ends with its step.
+// What data says about index maps is checked before the first step. A callable of an output is
+// asked for all steps before the first body runs; a fault of it counts at its step, as do those of
+// inputs. Pitfalls: `return` early from a body and the store of the last step is skipped; "first"
+// along a parallel axis is not "first on this thread"; a Ref ends with its step.
 #pragma once
 
 #include <memory>
@@ -43,6 +46,8 @@ struct CheckOptions {
   bool tpu_shapes = false;      // refuse block shapes that no TPU accepts (pallas_semantics 4.6)
   std::int64_t vmem_bytes = 0;  // refuse windows (two each where the block moves) and scratch that
                                 // together need more; 0: no limit
+  const char* chip = nullptr;   // the same with the VMEM of a chip: v2, v3, v4i, v4, v5e, v5p, v6e,
+                                // 7x; null: none
 };
 
 // The seed of the checks that KREF_CHECKS=full makes of every later Grid::run; 1 unless set.
@@ -73,9 +78,9 @@ class Grid {
 
   // Operands: arrays of rank 0 to 6 with any element type and outer strides. Error on a block
   // extent below 1 (0 is fine where the array has extent 0), an axis of another grid, a name that
-  // occurs twice, after run; for out and in_out also on an array whose elements share memory, and
-  // on memory shared with another operand unless both are the same view: an alias, whose element
-  // types and shapes must agree.
+  // occurs twice, sizes that 64 bits do not count, after run; for out and in_out also on an array
+  // whose elements share memory, and on memory shared with another operand unless both are the same
+  // view: an alias, whose element types and shapes must agree.
   template <class T, std::size_t R>
   In<std::remove_const_t<T>, R> in(std::string_view name, Ref<T, R> x, const BlockSpec<R>& spec) {
     using U = std::remove_const_t<T>;

@@ -15,13 +15,9 @@ namespace {
 // The contents of the written arrays, dense, one entry an operand.
 using Contents = std::vector<std::vector<std::byte>>;
 
-Shape<kMaxRank> dense_strides(const Operand& o) {
+Shape<kMaxRank> strides_of_contents(const Operand& o) {
   Shape<kMaxRank> strides{};
-  Index stride = 1;
-  for (std::size_t d = o.rank(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= o.array.extents[d];
-  }
+  dense_strides(o.name, o.array.extents.data(), o.rank(), strides.data());
   return strides;
 }
 
@@ -31,7 +27,7 @@ Contents save(const Program& program) {
     const Operand& o = program.operands[id];
     if (!o.writes() || o.array.size() == 0) continue;
     out[id].resize(static_cast<std::size_t>(o.array.size()) * o.element_bytes);
-    copy_block(out[id].data(), dense_strides(o).data(), o.array.data, o.array.strides.data(),
+    copy_block(out[id].data(), strides_of_contents(o).data(), o.array.data, o.array.strides.data(),
                o.array.shape(), o.element_bytes);
   }
   return out;
@@ -41,8 +37,8 @@ void restore(const Program& program, const Contents& contents) {
   for (std::size_t id = 0; id < contents.size(); ++id) {
     const Operand& o = program.operands[id];
     if (contents[id].empty()) continue;
-    copy_block(o.array.data, o.array.strides.data(), contents[id].data(), dense_strides(o).data(),
-               o.array.shape(), o.element_bytes);
+    copy_block(o.array.data, o.array.strides.data(), contents[id].data(),
+               strides_of_contents(o).data(), o.array.shape(), o.element_bytes);
   }
 }
 
@@ -195,9 +191,7 @@ class Checker {
       rest /= o.array.extents[d];
       block[d] = at[d] / o.block[d];
     }
-    Index number = 0;
-    for (std::size_t d = 0; d < o.rank(); ++d) number = number * o.blocks[d] + block[d];
-    const Index step = first_visits_[id][static_cast<std::size_t>(number)];
+    const Index step = first_visits_[id][static_cast<std::size_t>(o.block_number(block.data()))];
     return cat(subject(program_, o), ": element ", block_text(o, at.data()), " of block ",
                block_text(o, block.data()), ", ",
                step < 0 ? std::string() : cat("visited from ", step_text(program_, step), ", "));

@@ -3,11 +3,7 @@
 
 namespace kref::detail {
 
-Index Operand::block_count() const {
-  Index n = 1;
-  for (std::size_t d = 0; d < rank(); ++d) n *= blocks[d];
-  return n;
-}
+Index Operand::block_count() const { return checked_product(name, blocks.data(), rank()); }
 
 std::string subject(const Program& program, const Operand& operand) {
   constexpr const char* kKinds[] = {"input", "output", "in_out", "scratch"};

@@ -38,6 +38,12 @@ struct Operand {
   bool writes() const { return kind == Kind::kOut || kind == Kind::kInOut; }
   bool reads() const { return kind == Kind::kIn || kind == Kind::kInOut; }
   Index block_count() const;
+  // Place of a block in row-major order.
+  Index block_number(const Index* at) const {
+    Index n = 0;
+    for (std::size_t d = 0; d < rank(); ++d) n = n * blocks[d] + at[d];
+    return n;
+  }
 };
 
 struct Program {

@@ -25,6 +25,56 @@ using Shape = std::array<Index, R>;
 // ceil(a / b) for a >= 0, b > 0: how many blocks of b cover a.
 constexpr Index cdiv(Index a, Index b) { return a / b + (a % b != 0 ? 1 : 0); }
 
+namespace detail {
+
+// A product of extents that knows whether it is one.
+struct Product {
+  Index value = 1;
+  int bad = -1;  // the dimension that is negative, or takes the product past 2^63 - 1; -1: none
+};
+
+// extents[0] * ... * extents[rank - 1] * unit; 0 when an extent is 0, however large the others are.
+constexpr Product product_of(const Index* extents, std::size_t rank, Index unit = 1) {
+  Product p{unit, -1};
+  bool empty = false;
+  for (std::size_t d = rank; d-- > 0;) {
+    if (extents[d] < 0) return {0, static_cast<int>(d)};
+    empty = empty || extents[d] == 0;
+    if (__builtin_mul_overflow(p.value, extents[d], &p.value) && p.bad < 0) {
+      p.bad = static_cast<int>(d);
+    }
+  }
+  return empty ? Product{0, -1} : p;
+}
+
+// Throws the Error of a product that is bad: "WHO: shape [2,-1]: dimension 1 is negative", "WHO:
+// shape [..]: dimension 0 makes more than 2^63 - 1 elements" (bytes where an element is a unit).
+[[noreturn]] void refuse_shape(const char* who, const Index* extents, std::size_t rank, int bad,
+                               Index unit);
+
+// The value of product_of: the one place where sizes are multiplied. Error where it does not fit.
+constexpr Index checked_product(const char* who, const Index* extents, std::size_t rank,
+                                Index unit = 1) {
+  const Product p = product_of(extents, rank, unit);
+  if (p.bad >= 0) [[unlikely]]
+    refuse_shape(who, extents, rank, p.bad, unit);
+  return p.value;
+}
+
+// Strides, in elements, of a dense row-major array. Error as checked_product.
+constexpr void dense_strides(const char* who, const Index* extents, std::size_t rank,
+                             Index* strides) {
+  checked_product(who, extents, rank);
+  Index stride = 1;
+  for (std::size_t d = rank; d-- > 0;) {
+    strides[d] = stride;
+    // Overflows only where there are no elements to reach.
+    if (__builtin_mul_overflow(stride, extents[d] > 1 ? extents[d] : 1, &stride)) stride = 0;
+  }
+}
+
+}  // namespace detail
+
 // A view with run-time extents and strides, counted in elements. The last dimension is contiguous
 // (stride 1); the others may have any stride, 0 (a broadcast) and negative ones included.
 template <ElementType T, std::size_t R>
@@ -37,13 +87,9 @@ class Ref {
 
   constexpr Ref() = default;
 
-  // Dense, row-major.
+  // Dense, row-major. Error on a negative extent and on more elements than an Index counts.
   constexpr Ref(T* data, const Shape<R>& extents) : data_(data), extents_(extents) {
-    Index stride = 1;
-    for (std::size_t d = R; d-- > 0;) {
-      strides_[d] = stride;
-      stride *= extents[d];
-    }
+    detail::dense_strides("Ref", extents_.data(), R, strides_.data());
   }
 
   // Strided. Error when the last stride is not 1 (its extent 0 or 1: any stride is taken as 1).
@@ -67,19 +113,16 @@ class Ref {
   constexpr const Shape<R>& extents() const { return extents_; }
   constexpr const Shape<R>& strides() const { return strides_; }
 
-  // Number of elements.
-  constexpr Index size() const {
-    Index n = 1;
-    for (const Index e : extents_) n *= e;
-    return n;
-  }
+  // Number of elements. Error when an Index does not count them, which takes a broadcast view.
+  constexpr Index size() const { return detail::checked_product("Ref", extents_.data(), R); }
 
   // True when the elements lie one after the other.
   constexpr bool dense() const {
-    Index stride = 1;
-    for (std::size_t d = R; d-- > 0;) {
-      if (extents_[d] != 1 && strides_[d] != stride) return false;
-      stride *= extents_[d];
+    if (size() == 0) return true;
+    Shape<R> dense{};
+    detail::dense_strides("Ref", extents_.data(), R, dense.data());
+    for (std::size_t d = 0; d < R; ++d) {
+      if (extents_[d] != 1 && strides_[d] != dense[d]) return false;
     }
     return true;
   }

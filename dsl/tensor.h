@@ -13,7 +13,7 @@ namespace kref {
 
 namespace detail {
 
-// Bytes aligned to 64, or to 2 MiB with huge pages advised where that helps; freed by the deleter.
+// Bytes aligned to 64, a cache line and the widest vector; freed by the deleter.
 struct FreeBytes {
   void operator()(void* p) const { std::free(p); }
 };
@@ -21,8 +21,9 @@ using Bytes = std::unique_ptr<void, FreeBytes>;
 // Throws std::bad_alloc when there is no such memory; 0 bytes are allowed.
 Bytes allocate(std::size_t bytes);
 
-// extents multiplied, times `element` bytes. Error on a negative extent or past 2^62 bytes.
-std::size_t checked_bytes(const Index* extents, std::size_t rank, std::size_t element);
+// The bytes of an array; Error as checked_product.
+std::size_t checked_bytes(const char* who, const Index* extents, std::size_t rank,
+                          std::size_t element);
 
 }  // namespace detail
 
@@ -31,18 +32,15 @@ class Tensor {
  public:
   Tensor() = default;
 
-  // Every element has the poison value: what was never written shows.
-  explicit Tensor(const Shape<R>& extents)
-      : data_(detail::allocate(detail::checked_bytes(extents.data(), R, sizeof(T)))),
-        extents_(extents) {
-    fill(poison<T>());
-  }
-  Tensor(const Shape<R>& extents, T value) : Tensor(extents) { fill(value); }
+  // Every element has the poison value: what was never written shows. Error on a negative extent
+  // and on more bytes than an Index counts.
+  explicit Tensor(const Shape<R>& extents) : Tensor(extents, poison<T>()) {}
+  Tensor(const Shape<R>& extents, T value) : Tensor(Unfilled{}, extents) { fill(value); }
 
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(Tensor&&) noexcept = default;
-  Tensor(const Tensor& other) : Tensor(other.extents_) {
-    for (Index i = 0; i < size(); ++i) data()[i] = other.data()[i];
+  Tensor(const Tensor& other) : Tensor(Unfilled{}, other.extents_) {
+    std::uninitialized_copy_n(other.data(), size(), data());
   }
   Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
 
@@ -52,8 +50,8 @@ class Tensor {
   const Shape<R>& extents() const { return extents_; }
   Index size() const { return ref().size(); }
 
-  Ref<T, R> ref() { return Ref<T, R>(data(), extents_); }
-  Ref<const T, R> ref() const { return Ref<const T, R>(data(), extents_); }
+  Ref<T, R> ref() { return Ref<T, R>(data(), extents_, strides_); }
+  Ref<const T, R> ref() const { return Ref<const T, R>(data(), extents_, strides_); }
   operator Ref<T, R>() { return ref(); }
   operator Ref<const T, R>() const { return ref(); }
 
@@ -66,13 +64,19 @@ class Tensor {
     return ref()(index...);
   }
 
-  void fill(T value) {
-    for (Index i = 0; i < size(); ++i) data()[i] = value;
-  }
+  void fill(T value) { std::uninitialized_fill_n(data(), size(), value); }
 
  private:
+  struct Unfilled {};
+  Tensor(Unfilled, const Shape<R>& extents)
+      : data_(detail::allocate(detail::checked_bytes("Tensor", extents.data(), R, sizeof(T)))),
+        extents_(extents) {
+    detail::dense_strides("Tensor", extents_.data(), R, strides_.data());
+  }
+
   detail::Bytes data_;
   Shape<R> extents_{};
+  Shape<R> strides_{};
 };
 
 }  // namespace kref

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the TPU compiler would refuse although an interpreter runs it: jax/_src/pallas/mosaic checks
 // block shapes in its lowering, and windows must fit into VMEM.
+#include <algorithm>
+#include <cstring>
+
 #include "dsl/program.h"
 
 namespace kref::detail {
@@ -43,35 +46,72 @@ void check_shape(const Program& program, const Operand& o) {
              "its last two dimensions to be multiples of 8 and 128, or the whole of the array's");
 }
 
+// The multiple of `to` that n rounds up to, or n where that does not fit into an Index.
+Index padded(Index n, Index to) {
+  Index out = 0;
+  return __builtin_mul_overflow(cdiv(n, to), to, &out) ? n : out;
+}
+
 // Bytes of a buffer of that shape in VMEM: the last two dimensions are padded to tiles.
-Index padded_bytes(const Operand& o) {
+Index padded_bytes(const Program& program, const Operand& o) {
   const std::size_t r = o.rank();
   const Index packing = std::max<Index>(1, 32 / bits_of(o));
-  Index bytes = static_cast<Index>(o.element_bytes);
-  for (std::size_t d = 0; d + 2 < r; ++d) bytes *= o.block[d];
-  const auto padded = [](Index n, Index to) { return cdiv(n, to) * to; };
+  Shape<kMaxRank> shape = o.block;
   if (r >= 2) {
     Index sublanes = packing;
     while (sublanes < std::min<Index>(o.block[r - 2], 8)) sublanes *= 2;
-    return bytes * padded(o.block[r - 2], sublanes) * padded(o.block[r - 1], 128);
+    shape[r - 2] = padded(o.block[r - 2], sublanes);
+    shape[r - 1] = padded(o.block[r - 1], 128);
+  } else {
+    shape[0] = padded(r == 0 ? 1 : o.block[0], 128 * packing);
   }
-  return bytes * padded(r == 0 ? 1 : o.block[0], 128 * packing);
+  const std::string who = subject(program, o) + ": block padded to tiles";
+  return checked_product(who.c_str(), shape.data(), std::max<std::size_t>(r, 1),
+                         static_cast<Index>(o.element_bytes));
+}
+
+// VMEM of one TensorCore (jax/_src/tpu_info.py).
+struct Chip {
+  const char* name;
+  Index vmem_mib;
+};
+constexpr Chip kChips[] = {{"v2", 16},   {"v3", 16},  {"v4i", 16},  {"v4", 16},
+                           {"v5e", 128}, {"v5p", 64}, {"v6e", 128}, {"7x", 64}};
+
+Index vmem_of(const Program& program, const char* chip) {
+  std::string known;
+  for (const Chip& c : kChips) {
+    if (std::strcmp(c.name, chip) == 0) return c.vmem_mib << 20;
+    known += cat(known.empty() ? "" : ", ", c.name);
+  }
+  throw Error(
+      cat("grid '", program.name, "': chip '", chip, "' is not known, expected one of ", known));
 }
 
 }  // namespace
 
 void check_tpu(const Program& program, const CheckOptions& options) {
+  const bool named = options.chip != nullptr;
+  const Index most = named ? vmem_of(program, options.chip) : options.vmem_bytes;
+  KREF_CHECK(!named || options.vmem_bytes == 0, "grid '", program.name, "': chip '",
+             named ? options.chip : "", "' and vmem_bytes ", options.vmem_bytes,
+             " are both given, expected one of them");
   Index total = 0;
   std::string parts;
   for (const Operand& o : program.operands) {
     if (options.tpu_shapes && o.kind != Kind::kScratch) check_shape(program, o);
+    if (most == 0) continue;
     const Index buffers = o.kind == Kind::kScratch || trivial(o) ? 1 : 2;
-    total += buffers * padded_bytes(o);
-    parts += cat(parts.empty() ? "" : ", ", o.name, ' ', buffers, " x ", padded_bytes(o));
+    const Index bytes = padded_bytes(program, o);
+    parts += cat(parts.empty() ? "" : ", ", o.name, ' ', buffers, " x ", bytes);
+    for (Index b = 0; b < buffers; ++b) {
+      KREF_CHECK(!__builtin_add_overflow(total, bytes, &total), subject(program, o),
+                 ": windows and scratch need more than 2^63 - 1 bytes of VMEM\n  ", parts);
+    }
   }
-  KREF_CHECK(options.vmem_bytes == 0 || total <= options.vmem_bytes, "grid '", program.name,
-             "': windows and scratch need ", total, " bytes of VMEM, expected at most ",
-             options.vmem_bytes, "\n  ", parts);
+  KREF_CHECK(most == 0 || total <= most, "grid '", program.name, "': windows and scratch need ",
+             total, " bytes of VMEM, expected at most ", most,
+             named ? cat(", the VMEM of a TensorCore of ", options.chip) : "", "\n  ", parts);
 }
 
 }  // namespace kref::detail
