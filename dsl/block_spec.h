@@ -52,6 +52,10 @@ class AxisExpr {
   bool constant() const { return axis_ < 0; }
   int axis() const { return axis_; }
   std::uint32_t grid() const { return grid_; }
+  // Written with the same axis and constants: the same value at every step.
+  bool same(const AxisExpr& e) const {
+    return axis_ == e.axis_ && div_ == e.div_ && mod_ == e.mod_ && mul_ == e.mul_ && add_ == e.add_;
+  }
   // Never falls, or never rises, along its axis.
   bool monotone() const { return mod_ == 0; }
   // Different coordinates give different values, whatever the size of the axis.

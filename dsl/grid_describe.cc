@@ -8,6 +8,7 @@ namespace kref {
 namespace {
 
 using detail::cat;
+using detail::index_text;
 using detail::Kind;
 using detail::Operand;
 
@@ -32,10 +33,9 @@ Row row_of(const Operand& o) {
                                 return (o.squeezed >> d & 1) != 0 ? std::string("squeezed")
                                                                   : std::to_string(o.block[d]);
                               }),
-          scratch ? "-"
-          : o.map.callable != nullptr
-              ? "callable"
-              : list_text(o, [&](std::size_t d) { return o.map.exprs[d].text(); }),
+          scratch                     ? "-"
+          : o.map.callable != nullptr ? "callable"
+                                      : index_text(o),
           scratch ? "-" : std::to_string(o.block_count()),
           std::to_string(o.window_size * static_cast<Index>(o.element_bytes))};
 }

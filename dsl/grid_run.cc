@@ -82,7 +82,7 @@ Trace named(const Program& program, Trace trace) {
 Trace run(const Program& program, Body body) {
   Team team(program, body);
   const int n = static_cast<int>(std::min<Index>(threads(), program.points));
-  if (n > 1 && omp_in_parallel() == 0) {
+  if (n > 1 && !program.one_thread && omp_in_parallel() == 0) {
     // Contiguous chunks reuse blocks from point to point; sixteen a thread even out their costs.
     team.chunk = std::max<Index>(1, program.points / (Index{16} * n));
 #pragma omp parallel num_threads(n)

@@ -27,6 +27,15 @@ std::string block_text(const Operand& operand, const Index* block) {
   return out + ")";
 }
 
+std::string index_text(const Operand& operand) {
+  if (operand.map.callable != nullptr) return "a callable";
+  std::string out = "(";
+  for (std::size_t d = 0; d < operand.rank(); ++d) {
+    out += (d == 0 ? "" : ", ") + operand.map.exprs[d].text();
+  }
+  return out + ")";
+}
+
 Index Program::count_steps() const {
   for (const ProgramAxis& a : axes) {
     if (a.size == 0) return 0;
@@ -107,6 +116,7 @@ void Program::prepare() {
     for (const Operand& o : operands) {
       if (o.writes() && o.map.callable == nullptr) check_visits(*this, o);
     }
+    check_aliases(*this);
   }
   prepared = true;
 }

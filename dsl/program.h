@@ -46,6 +46,11 @@ struct Operand {
   }
 };
 
+// Two operands over the same view, of which the first is written; indices into the operands.
+struct Alias {
+  std::size_t writer, reader;
+};
+
 struct Program {
   std::string name;
   std::uint32_t id = 0;
@@ -57,6 +62,8 @@ struct Program {
   Index steps = 0;
   Index points = 0;  // combinations of parallel coordinates
   Index inner = 0;   // steps of each: steps = points * inner
+  std::vector<Alias> aliases;
+  bool one_thread = false;  // an aliased pair may carry something between points, so in order only
 
   // Checks what does not depend on data and the rules of index maps given as data; Error names the
   // first step that breaks one. Computes the fields above.
@@ -73,6 +80,9 @@ std::string step_text(const Program& program, Index step);
 // "(4,0)".
 std::string block_text(const Operand& operand, const Index* block);
 
+// "(i, k / 2)", or "a callable".
+std::string index_text(const Operand& operand);
+
 // Error when `block` does not name a block of the operand.
 void check_block(const Program& program, const Operand& operand, const Index* block, Index step);
 // Error on an output whose map, given as data, comes back to a block it left, or gives one block to
@@ -81,6 +91,9 @@ void check_visits(const Program& program, const Operand& operand);
 // Error on an out or in_out whose elements share memory, or that shares memory with another
 // operand without being the same view; marks those that are as copies.
 void check_memory(Program& program);
+// Error on an aliased pair whose maps, given as data, let one coordinate of a parallel axis read
+// what another one writes; sets one_thread where a callable leaves that open.
+void check_aliases(Program& program);
 // Error on block shapes no TPU accepts, and on a total above options.vmem_bytes.
 void check_tpu(const Program& program, const CheckOptions& options);
 

@@ -35,7 +35,8 @@ std::span<const Rule> check_rules() {
        }},
       {"check: poison",
        "an aliased output that is never written",
-       {"output 'z': element (0) of block (0)", "is never written", "also when aliased to an input",
+       {"grid 'g': output 'z': element (0) of block (0)", "is never written",
+        "also when aliased to an input",
         "in_out is the operand that starts with the array's contents"},
        [] {
          Tensor<float, 1> x({2}, 1.0f);
@@ -56,7 +57,8 @@ std::span<const Rule> check_rules() {
        }},
       {"check: poison",
        "an accumulation that nobody cleared",
-       {"output 'z': element (0) of block (0)", "depends on poison in 'z'", "no step had written"},
+       {"grid 'g': output 'z': element (0) of block (0)", "depends on poison in 'z'",
+        "no step had written"},
        [] {
          Tensor<std::int32_t, 1> z({2}, 0);
          Grid g("g");
@@ -68,7 +70,7 @@ std::span<const Rule> check_rules() {
        }},
       {"check: poison",
        "a maximum that swallows the NaN of scratch",
-       {"output 'z': element (0) of block (0)", "depends on poison in 'top'",
+       {"grid 'g': output 'z': element (0) of block (0)", "depends on poison in 'top'",
         "no step had written"},
        [] {
          Tensor<float, 1> z({1}, 0.0f);
@@ -79,7 +81,8 @@ std::span<const Rule> check_rules() {
        }},
       {"check: poison",
        "scratch carried along a parallel axis",
-       {"output 'z': element (1)", "depends on poison in 'count'", "since a parallel axis moved"},
+       {"grid 'g': output 'z': element (1)", "depends on poison in 'count'",
+        "since a parallel axis moved"},
        [] {
          Tensor<std::int32_t, 1> z({4}, 0);
          Grid g("g");
@@ -94,7 +97,7 @@ std::span<const Rule> check_rules() {
        }},
       {"check: poison",
        "a sum that runs into the padding of an edge block",
-       {"output 'z': element (0) of block (0)", "depends on poison in 'x'",
+       {"grid 'g': output 'z': element (0) of block (0)", "depends on poison in 'x'",
         "the part of an edge block outside the array is read"},
        [] {
          Tensor<float, 1> x({5}, 1.0f), z({1}, 0.0f);
@@ -109,7 +112,7 @@ std::span<const Rule> check_rules() {
        }},
       {"check: order",
        "a captured counter carried along a parallel axis",
-       {"output 'z': element (0)", "depends on the order of the parallel coordinates"},
+       {"grid 'g': output 'z': element (0)", "depends on the order of the parallel coordinates"},
        [] {
          Tensor<std::int32_t, 1> z({4}, 0);
          int count = 0;
@@ -140,21 +143,22 @@ std::span<const Rule> check_rules() {
        }},
       {"check: TPU",
        "a block of rank 0",
-       {"input 'x': a block of rank 0, expected rank 1 or more"},
+       {"grid 'g': input 'x': a block of rank 0, expected rank 1 or more"},
        [] { check_shapes<0>({}, {.block = {}, .index = {}}); }},
       {"check: TPU",
        "a block of rank 1 that is no tile",
-       {"input 'x': block [64] of array [128]", "a power of two from 128"},
+       {"grid 'g': input 'x': block [64] of array [128]", "a power of two from 128"},
        [] { check_shapes<1>({128}, {.block = {64}, .index = {0}}); }},
       {"check: TPU",
        "a block of rank 2 that is no tile",
-       {"input 'x': block [4,128] of array [16,128]", "multiples of 8 and 128"},
+       {"grid 'g': input 'x': block [4,128] of array [16,128]", "multiples of 8 and 128"},
        [] {
          check_shapes<2>({16, 128}, {.block = {4, 128}, .index = {0, 0}});
        }},
       {"check: TPU",
        "blocks without a grid",
-       {"input 'x': block [8] of array [16]", "the whole array, since the grid has no axes"},
+       {"grid 'g': input 'x': block [8] of array [16]",
+        "the whole array, since the grid has no axes"},
        [] {
          Tensor<float, 1> x({16}, 0.0f);
          Grid g("g");
@@ -172,6 +176,34 @@ std::span<const Rule> check_rules() {
          g.in("x", x, {.block = {8, 128}, .index = {i, 0}});
          g.scratch<float>("acc", {8, 128});
          g.check([](const Step&) {}, {.vmem_bytes = 10000});
+       }},
+      {"check: TPU",
+       "windows that do not fit into the VMEM of a chip",
+       {"grid 'g': windows and scratch need 16785408 bytes of VMEM, expected at most 16777216, the "
+        "VMEM of a TensorCore of v4",
+        "x 2 x 4096, acc 1 x 16777216"},
+       [] {
+         Tensor<float, 2> x({16, 128}, 0.0f);
+         Grid g("g");
+         const Axis i = g.parallel("i", 2);
+         g.in("x", x, {.block = {8, 128}, .index = {i, 0}});
+         g.scratch<float>("acc", {4096, 1024});
+         g.check([](const Step&) {}, {.chip = "v5e"});  // 128 MiB
+         g.check([](const Step&) {}, {.chip = "v4"});
+       }},
+      {"check: TPU",
+       "a chip that is not known",
+       {"grid 'g': chip 'v9' is not known, expected one of v2, v3, v4i, v4, v5e, v5p, v6e, 7x"},
+       [] { Grid("g").check([](const Step&) {}, {.chip = "v9"}); }},
+      {"check: TPU",
+       "scratch whose tiles are more than a 64-bit number counts",
+       {"grid 'g': scratch 'acc': block padded to tiles: shape [1048576,68719476736,128]: "
+        "dimension 0 "
+        "makes more than 2^63 - 1 bytes"},
+       [] {
+         Grid g("g");
+         g.scratch<std::int32_t>("acc", {Index{1} << 20, Index{1} << 36, 1});
+         g.check([](const Step&) {}, {.chip = "v4"});
        }},
   };
   return rules;

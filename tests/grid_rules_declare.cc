@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about what is declared: axes, expressions, block extents, names, memory.
+// Rules about what is declared: axes, expressions, block extents, names, sizes.
 #include <cstdlib>
 #include <limits>
 
@@ -23,11 +23,11 @@ std::span<const Rule> declaration_rules() {
   static const Rule rules[] = {
       {"axes",
        "a negative size",
-       {"grid 'g'", "axis 'i' has size -1", "expected >= 0"},
+       {"grid 'g': axis 'i' has size -1, expected >= 0"},
        [] { Grid("g").parallel("i", -1); }},
       {"axes",
        "a parallel axis after a sequential one",
-       {"grid 'g'", "parallel axis 'j' after sequential axis 'k'", "parallel axes first"},
+       {"grid 'g': parallel axis 'j' after sequential axis 'k'", "parallel axes first"},
        [] {
          Grid g("g");
          g.sequential("k", 2);
@@ -35,7 +35,7 @@ std::span<const Rule> declaration_rules() {
        }},
       {"axes",
        "two axes of one name",
-       {"grid 'g'", "two axes are named 'i'"},
+       {"grid 'g': two axes are named 'i'"},
        [] {
          Grid g("g");
          g.parallel("i", 2);
@@ -43,18 +43,18 @@ std::span<const Rule> declaration_rules() {
        }},
       {"axes",
        "an axis without a name",
-       {"grid 'g'", "axis without a name"},
+       {"grid 'g': axis without a name"},
        [] { Grid("g").parallel("", 1); }},
       {"axes",
        "17 axes",
-       {"grid 'g'", "axis 'a16' is one more than 16"},
+       {"grid 'g': axis 'a16' is one more than 16"},
        [] {
          Grid g("g");
          for (int a = 0; a < 17; ++a) g.sequential(detail::cat('a', a), 1);
        }},
       {"axes",
        "more steps than a 64-bit number counts",
-       {"grid 'g'", "axis 'j'", "64 bits"},
+       {"grid 'g': axis 'j' makes more steps than fit into 64 bits"},
        [] {
          Grid g("g");
          g.parallel("i", Index{1} << 40);
@@ -122,7 +122,30 @@ std::span<const Rule> declaration_rules() {
       {"operands",
        "a negative array extent",
        {"grid 'g': input 'x': dimension 0", "extent -8"},
-       [] { Grid("g").in("x", Ref<const float, 1>(eight().data(), {-8})); }},
+       [] { Grid("g").in("x", Ref<const float, 1>(eight().data(), {-8}, {1})); }},
+      {"operands",
+       "a broadcast array of more bytes than a 64-bit number counts",
+       {"grid 'g': input 'x': shape [2305843009213693952,8]: dimension 0 makes more than 2^63 - 1 "
+        "bytes"},
+       [] {
+         Grid("g").in("x", Ref<const float, 2>(eight().data(), {kHuge / 4 + 1, 8}, {0, 1}));
+       }},
+      {"operands",
+       "a block of more bytes than a 64-bit number counts",
+       {"grid 'g': output 'z': block: shape [4611686018427387904]: dimension 0 makes more than"},
+       [] { Grid("g").out("z", eight(), {.block = {kHuge / 2 + 1}, .index = {0}}); }},
+      {"operands",
+       "scratch of more bytes than a 64-bit number counts",
+       {"grid 'g': scratch 'acc': shape [4294967296,4294967296]: dimension 0 makes more than"},
+       [] {
+         Grid("g").scratch<float>("acc", {Index{1} << 32, Index{1} << 32});
+       }},
+      {"operands",
+       "a stride that leads out of the address space",
+       {"grid 'g': in_out 'z': dimension 0 of F32[2,4] has stride 4611686018427387904"},
+       [] {
+         Grid("g").in_out("z", Ref<float, 2>(eight().data(), {2, 4}, {kHuge / 2 + 1, 1}));
+       }},
       {"operands",
        "two operands of one name",
        {"grid 'g': two operands are named 'x'"},
@@ -204,65 +227,6 @@ std::span<const Rule> declaration_rules() {
        "a trace asked for an unknown operand",
        {"trace: no operand is named 'y'"},
        [] { Grid("g").run(nothing)["y"]; }},
-  };
-  return rules;
-}
-
-std::span<const Rule> memory_rules() {
-  static const Rule rules[] = {
-      {"shared memory",
-       "an alias of another shape",
-       {"grid 'g': output 'z' is aliased to 'x': its shape is [5], expected [4]"},
-       [] {
-         Grid g("g");
-         g.in("x", eight().ref().block({0}, {4}));
-         g.out("z", eight().ref().block({0}, {5}));
-         g.run(nothing);
-       }},
-      {"shared memory",
-       "an alias of another element type",
-       {"grid 'g': output 'z' is aliased to 'x': its element type is BF16, expected F32"},
-       [] {
-         Grid g("g");
-         g.in("x", eight().ref().block({0}, {4}));
-         g.out("z", Ref<bf16, 1>(reinterpret_cast<bf16*>(eight().data()), {4}));
-         g.run(nothing);
-       }},
-      {"shared memory",
-       "an alias of other strides",
-       {"grid 'g': in_out 'z' is aliased to 'x': its strides differ"},
-       [] {
-         Grid g("g");
-         g.in("x", Ref<float, 2>(eight().data(), {2, 2}, {4, 1}));
-         g.in_out("z", Ref<float, 2>(eight().data(), {2, 2}, {2, 1}));
-         g.run(nothing);
-       }},
-      {"shared memory",
-       "an output over a part of an input",
-       {"grid 'g': output 'z' overlaps a part of 'x'"},
-       [] {
-         Grid g("g");
-         g.in("x", eight().ref().block({0}, {5}));
-         g.out("z", eight().ref().block({3}, {5}));
-         g.run(nothing);
-       }},
-      {"shared memory",
-       "two outputs over one array",
-       {"grid 'g': output 'b' has the memory of 'a', and both are written"},
-       [] {
-         Grid g("g");
-         g.out("a", eight());
-         g.out("b", eight());
-         g.run(nothing);
-       }},
-      {"shared memory",
-       "an output whose elements share memory",
-       {"grid 'g': output 'z': dimension 0 of the array has stride 0"},
-       [] {
-         Grid g("g");
-         g.out("z", Ref<float, 2>(eight().data(), {4, 8}, {0, 1}));
-         g.run(nothing);
-       }},
   };
   return rules;
 }

@@ -42,7 +42,7 @@ std::span<const Rule> block_rules() {
        }},
       {"blocks",
        "a negative block",
-       {"block (-1,0) of step 0 (i=0)", "elements -4:0, extent 16"},
+       {"grid 'g': input 'x': block (-1,0) of step 0 (i=0)", "elements -4:0, extent 16"},
        [] {
          over_rows([](Grid& g, auto& x) {
            const Axis i = g.parallel("i", 4);
@@ -51,7 +51,7 @@ std::span<const Rule> block_rules() {
        }},
       {"blocks",
        "block 1 of dimensions with one block",
-       {"input 'b': block (1,0,1,0) of step 0 (l=0, j=0)", "dimension 0 has blocks 0:1"},
+       {"grid 'g': input \'b': block (1,0,1,0) of step 0 (l=0, j=0)", "dimension 0 has blocks 0:1"},
        [] {
          Tensor<float, 4> b({1, 2, 1, 4}, 0.0f);
          Grid g("g");
@@ -61,7 +61,8 @@ std::span<const Rule> block_rules() {
        }},
       {"blocks",
        "an index too large for its type",
-       {"input 'x': block (4611686018427387904,0) of step 1 (i=1) is out of range", "extent 16"},
+       {"grid 'g': input \'x': block (4611686018427387904,0) of step 1 (i=1) is out of range",
+        "extent 16"},
        [] {
          over_rows([](Grid& g, auto& x) {
            const Axis i = g.parallel("i", 5);
@@ -93,7 +94,8 @@ std::span<const Rule> block_rules() {
        }},
       {"visits",
        "an output that goes round a modulus",
-       {"in_out 'z': block (0,0) of step 4 (i=2, j=0) was left before", "steps 0 through 1"},
+       {"grid 'g': in_out \'z': block (0,0) of step 4 (i=2, j=0) was left before",
+        "steps 0 through 1"},
        [] {
          over_rows([](Grid& g, auto& x) {
            const Axis i = g.sequential("i", 3);
@@ -103,7 +105,8 @@ std::span<const Rule> block_rules() {
        }},
       {"visits",
        "a table that leads an output back",
-       {"output 'z': block (1,0) of step 2 (i=2) was left before", "visited in step 0 (i=0)"},
+       {"grid 'g': output \'z': block (1,0) of step 2 (i=2) was left before",
+        "visited in step 0 (i=0)"},
        [] {
          over_rows([](Grid& g, auto& x) {
            const Axis i = g.sequential("i", 3);
@@ -124,7 +127,7 @@ std::span<const Rule> block_rules() {
        }},
       {"visits",
        "an output that shares a block between parallel coordinates",
-       {"output 'z' shares a block between coordinates 0 and 1 of parallel axis 'i'"},
+       {"grid 'g': output \'z' shares a block between coordinates 0 and 1 of parallel axis 'i'"},
        [] {
          over_rows([](Grid& g, auto& x) {
            const Axis i = g.parallel("i", 4);
@@ -133,7 +136,8 @@ std::span<const Rule> block_rules() {
        }},
       {"visits",
        "a table that shares a block between parallel coordinates",
-       {"output 'z': block (2,0) of step 1 (i=1) was left before", "visited in step 0 (i=0)"},
+       {"grid 'g': output \'z': block (2,0) of step 1 (i=1) was left before",
+        "visited in step 0 (i=0)"},
        [] {
          over_rows([](Grid& g, auto& x) {
            g.parallel("i", 2);
