@@ -92,7 +92,7 @@ class Checker {
       }
     }
     Failure failure;
-    VisitTable visits(program_);
+    const VisitTable visits(program_, failure);
     Worker worker(program_, {true, other, order, visited}, body_, failure, visits);
     worker.run_points(0, program_.points);
     failure.rethrow();

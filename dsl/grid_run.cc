@@ -30,7 +30,7 @@ namespace {
 
 // What the threads of one run share.
 struct Team {
-  Team(const Program& p, Body b) : program(p), body(b), visits(p) {
+  Team(const Program& p, Body b) : program(p), body(b), visits(p, failure) {
     trace.operands.resize(p.operands.size());
   }
 
@@ -59,7 +59,7 @@ struct Team {
   const Program& program;
   const Body body;
   Failure failure;
-  VisitTable visits;
+  const VisitTable visits;
   Index chunk = 1;
   std::atomic<Index> next{0};
   std::mutex mutex;

@@ -16,6 +16,8 @@ struct Handle {
   const char* name = "";  // lives as long as the program
 };
 
+struct Program;
+
 struct View {
   void* data = nullptr;
   const Index* extents = nullptr;
@@ -33,6 +35,7 @@ struct OperandView {
 
 // The part of a worker that Step's inline members touch.
 struct StepData {
+  const Program* grid_program = nullptr;
   std::uint32_t grid = 0;
   Index number = 0;
   const Index* at = nullptr;     // coordinates, one an axis

@@ -147,27 +147,20 @@ void Worker::make_inside(std::size_t id) {
   view_store_[id].whole_ready = !windows_[id].edge;
 }
 
-// Callable maps: the block must not have been visited before, by any thread. The error belongs to
-// the later of the two steps, which may not be this thread's.
+// Whoever comes to an output's block comes at the step that the table has: then no two threads are
+// ever in one block, whatever a callable does.
 void Worker::visit(std::size_t id) {
   const Operand& o = program_.operands[id];
   const Window& w = windows_[id];
-  if (o.map.callable == nullptr && strictness_.visited == nullptr) return;
-  Index block = 0;
-  for (std::size_t d = 0; d < o.rank(); ++d) block = block * o.blocks[d] + w.block[d];
   if (strictness_.visited != nullptr) {
-    (*strictness_.visited)[id][static_cast<std::size_t>(block)] = number;
+    (*strictness_.visited)[id][static_cast<std::size_t>(o.block_number(w.block.data()))] = number;
   }
   if (o.map.callable == nullptr) return;
-  const Index before = visits_.visit(id, block, number);
-  if (before < 0) return;
-  const Index early = std::min(before, number), late = std::max(before, number);
-  const Error error(cat(subject(program_, o), ": block ", block_text(o, w.block.data()), " of ",
-                        step_text(program_, late), " was left before: it was visited in ",
-                        step_text(program_, early),
-                        ", and an output block is visited in consecutive steps"));
-  if (late == number) throw error;
-  failure_.report(late, std::make_exception_ptr(error));
+  KREF_CHECK(visits_.begin(id, o.block_number(w.block.data())) == number, subject(program_, o),
+             ": the index map gives block ", block_text(o, w.block.data()), " to ",
+             step_text(program_, number),
+             " and gave another one before the run, expected a callable that depends on the step "
+             "alone");
 }
 
 void make_whole(StepData& data, std::uint32_t id) {
@@ -181,8 +174,7 @@ void make_inside(StepData& data, std::uint32_t id) {
 namespace {
 
 std::string where(const StepData& data) {
-  const Program& program = static_cast<const Worker*>(data.worker)->program();
-  return cat("grid '", program.name, "': ", step_text(program, data.number));
+  return cat("grid '", data.grid_program->name, "': ", step_text(*data.grid_program, data.number));
 }
 
 }  // namespace

@@ -16,27 +16,8 @@ void Failure::rethrow() {
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-VisitTable::VisitTable(const Program& program) : first_(program.operands.size()) {
-  for (std::size_t id = 0; id < first_.size(); ++id) {
-    const Operand& o = program.operands[id];
-    if (!o.writes() || o.map.callable == nullptr) continue;
-    const auto n = static_cast<std::size_t>(o.block_count());
-    first_[id] = std::make_unique<std::atomic<Index>[]>(n);
-    for (std::size_t i = 0; i < n; ++i) first_[id][i].store(-1, std::memory_order_relaxed);
-  }
-}
-
-Index VisitTable::visit(std::size_t operand, Index block, Index step) {
-  std::atomic<Index>& first = first_[operand][static_cast<std::size_t>(block)];
-  Index before = -1;
-  if (first.compare_exchange_strong(before, step)) return -1;
-  for (Index lowest = before; step < lowest && !first.compare_exchange_weak(lowest, step);) {
-  }
-  return before;
-}
-
 Worker::Worker(const Program& program, const Strictness& strictness, Body body, Failure& failure,
-               VisitTable& visits)
+               const VisitTable& visits)
     : program_(program), strictness_(strictness), body_(body), failure_(failure), visits_(visits) {
   const std::size_t n = program.operands.size();
   view_store_.resize(n);
@@ -58,6 +39,7 @@ Worker::Worker(const Program& program, const Strictness& strictness, Body body, 
       if (o.writes()) outputs_ |= std::uint64_t{1} << id;
     }
   }
+  grid_program = &program;
   grid = program.id;
   at = at_.data();
   worker = this;

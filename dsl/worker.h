@@ -26,16 +26,21 @@ struct Failure {
   std::exception_ptr error_;
 };
 
-// Which step came to each block of the outputs whose index map is a callable; shared by the
-// threads.
+// The visits of the outputs whose index map is a callable, found before the first body runs. A body
+// must never work on a block that the body of another visit may hold, so that a fault must be known
+// before either of them starts.
 class VisitTable {
  public:
-  explicit VisitTable(const Program& program);
-  // The step that came to the block before, or -1. Keeps the lowest.
-  Index visit(std::size_t operand, Index block, Index step);
+  // Goes through all steps in order. The first one at which a map throws, names no block or comes
+  // back to a block is reported to `failure`: neither it nor a later one is to run.
+  VisitTable(const Program& program, Failure& failure);
+  // The step at which the visit of that block begins; -1: none.
+  Index begin(std::size_t operand, Index block) const {
+    return begins_[operand][static_cast<std::size_t>(block)];
+  }
 
  private:
-  std::vector<std::unique_ptr<std::atomic<Index>[]>> first_;
+  std::vector<std::vector<Index>> begins_;
 };
 
 struct Strictness {
@@ -64,7 +69,7 @@ struct Window {
 class Worker : public StepData {
  public:
   Worker(const Program& program, const Strictness& strictness, Body body, Failure& failure,
-         VisitTable& visits);
+         const VisitTable& visits);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
@@ -74,7 +79,6 @@ class Worker : public StepData {
 
   void make_whole(std::size_t id);
   void make_inside(std::size_t id);
-  const Program& program() const { return program_; }
   // Per operand, in the order of the program.
   const std::vector<OperandTrace>& counts() const { return counts_; }
   Index steps_done() const { return steps_done_; }
@@ -101,7 +105,7 @@ class Worker : public StepData {
   const Strictness strictness_;
   const Body body_;
   Failure& failure_;
-  VisitTable& visits_;
+  const VisitTable& visits_;
   Shape<kMaxAxes> digits_{};  // coordinates before permutation
   Shape<kMaxAxes> at_{};
   std::vector<OperandView> view_store_;

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -113,6 +114,65 @@ TEST_CASE("a table that shares a block: the same message on any number of thread
     const std::string message = refusal([&] { grid.run([&](const Step& s) { s[zb](0) = 1; }); });
     CHECK(message.find("output 'z': block (5) of step 33 (i=33) was left before: it was visited in "
                        "step 5 (i=5)") != std::string::npos);
+  }
+}
+
+TEST_CASE("two visits of one block never run side by side, whichever thread comes first") {
+  // Sixteen chunks a thread make chunks of two points, so that one thread takes 4 and 5 and another
+  // 32 and 33. The one waits before 5 until the other is past 32; 5 and 33 name the same block.
+  const Threads scope(2);
+  for (const bool update : {false, true}) {
+    Tensor<float, 1> z({64}, 0.0f);
+    std::atomic<bool> there{false};
+    std::atomic<int> inside{0}, together{0};
+    std::atomic<Index> last{-1};
+    Grid grid("g");
+    const Axis i = grid.parallel("i", 64);
+    const auto index = [=](const Step& s) { return Shape<1>{s.index(i) == 33 ? 5 : s.index(i)}; };
+    const BlockSpec<1> spec{.block = {1}, .index = index};
+    const auto zb = update ? Out<float, 1>{} : grid.out("z", z, spec);
+    const auto ub = update ? grid.in_out("z", z, spec) : InOut<float, 1>{};
+    const std::string message = refusal([&] {
+      grid.run([&](const Step& s) {
+        const Index at = s.index(i);
+        for (Index seen = last; seen < at && !last.compare_exchange_weak(seen, at);) {
+        }
+        const auto wait = [](const auto& until) {
+          const auto start = std::chrono::steady_clock::now();
+          while (!until() && std::chrono::steady_clock::now() - start < std::chrono::seconds(1)) {
+          }
+        };
+        if (at == 32) there = true;
+        if (at == 4) wait([&] { return there.load(); });
+        const Ref<float, 1> block = update ? s[ub] : s[zb];
+        if (at == 5 || at == 33) {
+          together += ++inside == 2 ? 1 : 0;
+          wait([&] { return inside == 2; });
+        }
+        block(0) = 1;
+      });
+    });
+    CHECK(message.find("'z': block (5) of step 33 (i=33) was left before: it was visited in step 5 "
+                       "(i=5)") != std::string::npos);
+    CHECK(together == 0);
+    CHECK(last <= 32);  // neither the step at fault nor one after it has run
+    CHECK(last == 32);
+  }
+}
+
+TEST_CASE("an index map that does not depend on the step alone is refused, not raced") {
+  for (const int count : kCounts) {
+    const Threads scope(count);
+    Tensor<float, 1> z({64}, 0.0f);
+    std::atomic<int> calls{0};
+    Grid grid("g");
+    const Axis i = grid.parallel("i", 64);
+    const auto zb = grid.out("z", z, {.block = {1}, .index = [&, i](const Step& s) {
+                                        return Shape<1>{calls++ < 64 ? s.index(i) : 0};
+                                      }});
+    const std::string message = refusal([&] { grid.run([&](const Step& s) { s[zb](0) = 1; }); });
+    CHECK(
+        message.starts_with("grid 'g': output 'z': the index map gives block (0) to step 1 (i=1)"));
   }
 }
 
