@@ -10,20 +10,6 @@
 
 namespace kref {
 
-namespace {
-std::atomic<int> thread_count{0};
-}
-
-void set_threads(int count) {
-  KREF_CHECK(count >= 0, "set_threads: ", count, " threads, expected >= 0");
-  thread_count = count;
-}
-
-int threads() {
-  const int count = thread_count;
-  return count > 0 ? count : omp_get_max_threads();
-}
-
 namespace detail {
 
 namespace {
@@ -37,9 +23,10 @@ struct Team {
   // One thread's part: takes the chunks that are left, in order. Does not throw.
   void work() {
     try {
+      Index first = next.fetch_add(1) * chunk;
+      if (first >= program.points) return;  // nothing left: no windows either
       Worker worker(program, {}, body, failure, visits);
-      for (Index c; (c = next.fetch_add(1)) * chunk < program.points;) {
-        const Index first = c * chunk;
+      for (; first < program.points; first = next.fetch_add(1) * chunk) {
         if (first * program.inner >= failure.step) break;
         worker.run_points(first, std::min(first + chunk, program.points));
       }
@@ -81,14 +68,16 @@ Trace named(const Program& program, Trace trace) {
 
 Trace run(const Program& program, Body body) {
   Team team(program, body);
-  const int n = static_cast<int>(std::min<Index>(threads(), program.points));
-  if (n > 1 && !program.one_thread && omp_in_parallel() == 0) {
-    // Contiguous chunks reuse blocks from point to point; sixteen a thread even out their costs.
-    team.chunk = std::max<Index>(1, program.points / (Index{16} * n));
-#pragma omp parallel num_threads(n)
+  int n = static_cast<int>(std::clamp<Index>(program.points, 1, threads()));
+  if (program.one_thread || omp_in_parallel() != 0) n = 1;
+  const int team_threads = n > 1 ? team_size(program, n) : 1;
+  n = std::min(n, team_threads);
+  // Contiguous chunks reuse blocks from point to point; sixteen a thread even out their costs.
+  team.chunk = std::max<Index>(1, n == 1 ? program.points : program.points / (Index{16} * n));
+  if (team_threads > 1) {
+#pragma omp parallel num_threads(team_threads)
     team.work();
   } else {
-    team.chunk = std::max<Index>(1, program.points);
     team.work();
   }
   team.failure.rethrow();

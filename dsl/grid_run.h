@@ -10,6 +10,10 @@ namespace kref::detail {
 Trace run(const Program& program, Body body);
 // Under strict rules; see Grid::check.
 Trace check(const Program& program, Body body, const CheckOptions& options);
+// The number of threads with which this thread can open a parallel region now: `wanted` or more, of
+// which the rest stays idle; fewer where nobody asked for a number. Error when that is less than
+// set_threads asked for.
+int team_size(const Program& program, int wanted);
 // Puts names to counts that are in the order of the program's operands; drops the scratch.
 Trace named(const Program& program, Trace trace);
 

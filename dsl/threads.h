@@ -5,7 +5,8 @@
 namespace kref {
 
 // For every later Grid::run of the process; 0 restores the default, which is OpenMP's
-// (OMP_NUM_THREADS, else the number of cores). Error when negative.
+// (OMP_NUM_THREADS, else the number of cores) or, where the system does not give that many, what it
+// gives. Error when negative; a run that needs more threads than the system gives is refused.
 void set_threads(int count);
 
 // What the next Grid::run will use at most.

@@ -4,6 +4,7 @@
 import json
 import os
 import pty
+import resource
 import subprocess
 import sys
 import unittest
@@ -52,6 +53,19 @@ class Run(CommandTest):
         self.refused("run", GOOD, GOOD, "--out", self.tmp / "z.npy", mentions="one run")
         (self.tmp / "d.npy").mkdir()
         self.refused("run", "matmul", *given, "--out", self.tmp / "d.npy", mentions="d.npy")
+
+    def test_threads_that_the_system_does_not_give(self):
+        def little():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+        if kref("version", preexec_fn=little)[0] != 0:
+            self.skipTest("a sanitizer needs more address space")
+        many = ["run", RUNS / "m21-tiles.safetensors", "--set", "tile=[1,1,50]", "--out", self.tmp / "z.npy"]
+        for threads in (1000, 1024):
+            code, out, err = kref(*many, "--threads", threads, preexec_fn=little)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(f"{threads} threads were asked for, the system gives this process ", err)
+        self.assertEqual(kref(*many, "--threads", 8, preexec_fn=little)[0], 0)
 
     def test_same_bits_for_every_thread_count_and_tile(self):
         out, seen = self.tmp / "z.npy", set()
