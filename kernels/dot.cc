@@ -7,12 +7,6 @@
 namespace kref::detail {
 namespace {
 
-bool is_dot_type(DType type) { return is_float(type) || type == DType::kI8 || type == DType::kU8; }
-
-DType accumulator_of(DType type) {
-  return type == DType::kF64 ? DType::kF64 : is_float(type) ? DType::kF32 : DType::kI32;
-}
-
 void check_rank(const char* name, const ArrayRef& a) {
   KREF_CHECK(a.rank == 2, "dot_add: ", name, " is ", to_string(a), ", expected rank 2");
 }
@@ -32,7 +26,7 @@ void* dot_scratch(int slot, std::size_t bytes) {
     Bytes memory;
     std::size_t size = 0;
   };
-  thread_local Memory slots[3];
+  thread_local Memory slots[2];
   Memory& s = slots[slot];
   if (s.size < bytes) {
     s.memory.reset();  // first, so that both are never held at once
@@ -48,7 +42,7 @@ void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
   check_rank("x", x);
   check_rank("y", y);
   check_rank("acc", acc);
-  KREF_CHECK(is_dot_type(x.dtype), "dot_add: x is ", to_string(x), ", which has no product");
+  KREF_CHECK(has_product(x.dtype), "dot_add: x is ", to_string(x), ", which has no product");
   KREF_CHECK(y.dtype == x.dtype, "dot_add: y is ", to_string(y),
              ", expected the element type of x, ", name_of(x.dtype));
   KREF_CHECK(acc.dtype == accumulator_of(x.dtype), "dot_add: acc is ", to_string(acc),

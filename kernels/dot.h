@@ -60,14 +60,25 @@ concept DotType = std::is_floating_point_v<T> || std::is_same_v<T, bf16> ||
 template <DotType T>
 using Accumulator = typename detail::AccumulatorOf<T>::type;
 
+// The same of types known at run time only.
+constexpr bool has_product(DType type) {
+  return with_dtype(type, []<class T>() { return DotType<T>; });
+}
+// Only of types that have a product.
+constexpr DType accumulator_of(DType type) {
+  return with_dtype(type,
+                    []<class T>() { return dtype_of<typename detail::AccumulatorOf<T>::type>; });
+}
+
 // acc (m, n) += x (m, k) y (k, n). acc may be larger: a block at the edge of an array has fewer
 // valid rows and columns than the scratch that was made for whole blocks; the rest of acc stays as
 // it is. Each element is a chain along k ascending, in the accumulator's type: acc = fma(x, y,
 // acc), one rounding a term; integers wrap. In the split precisions the terms of one k follow each
 // other, the smallest first (x3: mid hi, hi mid, hi hi; x6: lo hi, mid mid, hi lo, mid hi, hi mid,
 // hi hi). Hence the same bits for any way of cutting m, n and k into calls, any number of threads
-// and any SIMD target. Any row stride and alignment; m, n or k may be 0. acc must not overlap x or
-// y. Error, naming operand and axis, when shapes do not fit.
+// and any SIMD target; but of a NaN only that it is one: its sign and payload depend on which of
+// several NaN operands an instruction hands on. Any row stride and alignment; m, n or k may be 0.
+// acc must not overlap x or y. Error, naming operand and axis, when shapes do not fit.
 template <DotType T>
 void dot_add(std::type_identity_t<Ref<const T, 2>> x, Ref<const T, 2> y, Ref<Accumulator<T>, 2> acc,
              const DotOptions& options = {}) {

@@ -24,7 +24,8 @@ struct DotArgs {
 };
 
 // Memory of this thread that stays between calls, at least `bytes`, aligned to 64; one for each
-// slot, whose earlier contents are lost when it grows. 0: x panels, 1: y panels, 2: small rows.
+// slot, whose earlier contents are lost when it grows. 0: widened rows of x; 1: what the inner loop
+// walks through in order, panels of y where it is packed, else the rows of x woven in groups.
 void* dot_scratch(int slot, std::size_t bytes);
 
 // One for each accumulator; kernels/dot_*.cc.

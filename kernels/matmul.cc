@@ -3,13 +3,12 @@
 
 #include <algorithm>
 
+#include "dsl/overlap.h"
 #include "kernels/matmul_grid.h"
 #include "kernels/tile_ops.h"
 
 namespace kref {
 namespace {
-
-bool has_product(DType type) { return is_float(type) || type == DType::kI8 || type == DType::kU8; }
 
 void check_types(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
                  const MatmulOptions& o) {
@@ -28,6 +27,14 @@ void check_types(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
              "matmul: precision applies to F32 operands, x is ", name_of(x.dtype));
 }
 
+// What an operand must be, whatever the others are.
+void check_view(const char* name, const ArrayRef& a) {
+  detail::reach_of(name, a);
+  const std::size_t last = a.rank - 1;
+  KREF_CHECK(a.strides[last] == 1 || a.extents[last] <= 1, name, " is ", to_string(a),
+             " with stride ", a.strides[last], " in its last dimension, expected 1");
+}
+
 // The sizes of a product, with every operand's shape checked against them.
 struct Sizes {
   Index m, n, k;
@@ -39,6 +46,9 @@ Sizes check_shapes(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& 
   KREF_CHECK(y.rank == 2 || y.rank == x.rank, "matmul: y is ", to_string(y),
              ", expected rank 2 or the rank of x, ", x.rank);
   KREF_CHECK(z.rank == x.rank, "matmul: z is ", to_string(z), ", expected the rank of x, ", x.rank);
+  check_view("matmul: x", x);
+  check_view("matmul: y", y);
+  check_view("matmul: z", z);
   const std::size_t batch = x.rank - 2;
   const auto inner = [](const ArrayRef& a, bool first) {
     return a.extents[a.rank - (first ? 2 : 1)];
@@ -58,6 +68,10 @@ Sizes check_shapes(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& 
              ", expected ", s.m);
   KREF_CHECK(inner(z, false) == s.n, "matmul: axis n of z ", to_string(z), " is ", inner(z, false),
              ", expected ", s.n);
+  for (const auto& [name, operand] : {std::pair("x", &x), std::pair("y", &y)}) {
+    KREF_CHECK(!overlap(*operand, z), "matmul: z ", to_string(z), " overlaps ", name, ' ',
+               to_string(*operand), ", expected memory of its own");
+  }
   return s;
 }
 

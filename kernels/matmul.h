@@ -30,7 +30,8 @@ struct MatmulOptions {
 // Not offered: scale factors (BLAS's alpha and beta: z is written and never read, so what it held,
 // a NaN included, does not matter) and ragged groups of rows with a y each (jax.lax.ragged_dot):
 // write a grid whose index map reads the group of a row block from a table. Error, naming operand
-// and axis with expected and found, for ranks, shapes, types and tile sizes that do not fit.
+// and axis with expected and found, for ranks, shapes, types, strides, overlaps and tile sizes that
+// do not fit.
 void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
             const MatmulOptions& options = {});
 
