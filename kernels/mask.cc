@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons and select.
+#include <cstddef>
+#include <cstring>
+
 #include "kernels/tile_ops.h"
 #include "kernels/tile_plan.h"
 
@@ -26,15 +29,23 @@ void compare_plane(const Plane& p, Test test) {
   }
 }
 
+// Elements as bits, whatever their type: memcpy is how bits are read and written as another type.
 template <class Bits>
 void select_plane(const Plane& p) {
+  constexpr auto kSize = static_cast<Index>(sizeof(Bits));
+  const auto row = [&](std::size_t side, Index r) {
+    return p.side[side].row<std::byte>(r * kSize);
+  };
   for (Index r = 0; r < p.rows; ++r) {
     const bool* mask = p.side[0].row<const bool>(r);
-    const Bits *x = p.side[1].row<const Bits>(r), *y = p.side[2].row<const Bits>(r);
-    Bits* out = p.side[3].row<Bits>(r);
+    const std::byte *x = row(1, r), *y = row(2, r);
+    std::byte* out = row(3, r);
     for (Index c = 0; c < p.cols; ++c) {
-      const Bits a = x[c * p.side[1].step], b = y[c * p.side[2].step];
-      out[c] = mask[c * p.side[0].step] ? a : b;
+      Bits a, b;
+      std::memcpy(&a, x + c * p.side[1].step * kSize, sizeof(Bits));
+      std::memcpy(&b, y + c * p.side[2].step * kSize, sizeof(Bits));
+      const Bits chosen = mask[c * p.side[0].step] ? a : b;
+      std::memcpy(out + c * kSize, &chosen, sizeof(Bits));
     }
   }
 }
