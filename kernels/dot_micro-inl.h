@@ -11,29 +11,14 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include <cmath>
-
 #include "kernels/dot_args.h"
+#include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// a * b + c, rounded once. Highway's portable targets round twice; they take the C library's fma.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V FusedMulAdd([[maybe_unused]] D d, V a, V b, V c) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  using T = hn::TFromD<D>;
-  HWY_ALIGN T la[16 / sizeof(T)], lb[16 / sizeof(T)], lc[16 / sizeof(T)];
-  hn::Store(a, d, la);
-  hn::Store(b, d, lb);
-  hn::Store(c, d, lc);
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) lc[i] = std::fma(la[i], lb[i], lc[i]);
-  return hn::Load(d, lc);
-#else
-  return hn::MulAdd(a, b, c);
-#endif
-}
+using kref::HWY_NAMESPACE::FusedMulAdd;
 
 // Two vectors wide. Rows: as many as leave registers for two vectors of y and one of x: AVX-512 has
 // 32 (12 rows: 24 accumulators; 14 measured no better and leave a larger remainder), AVX2 16 (6

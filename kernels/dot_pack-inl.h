@@ -14,35 +14,28 @@
 #include <type_traits>
 
 #include "kernels/dot_args.h"
+#include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One vector of panel elements from as many values of the source, exact.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadWide(D d, const hn::TFromD<D>* src) {
-  return hn::LoadU(d, src);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadWide(D d, const bf16* src) {
-  const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<std::uint16_t, D> d16;
-  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(src));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
-}
+// One vector of panel elements from as many values of the source, exact. f16 has an instruction.
+using kref::HWY_NAMESPACE::LoadWide;
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+inline constexpr bool kLoadsF16 = true;
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const f16* src) {
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(src)));
 }
+#else
+inline constexpr bool kLoadsF16 = false;
 #endif
-// Element types without a vector form on this target go through scalars.
+// Other element types are quicker through scalars or tables.
 template <class D, class T>
-concept HasLoadWide = requires(D d, const T* src) {
-  LoadWide(d, src);
-};
+concept HasLoadWide = std::is_same_v<T, hn::TFromD<D>> || std::is_same_v<T, bf16> ||
+    (std::is_same_v<T, f16>&& kLoadsF16);
 
 // out[i] = src[i] as a panel element, exact. Reads nothing past src[n - 1].
 template <class T, class Lane>
