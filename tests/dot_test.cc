@@ -115,10 +115,16 @@ TEST_CASE("dot_add in the split precisions") {
   });
 }
 
-TEST_CASE("wide and tall products cross every packing block") {
-  CHECK(wrong_products<float>({515}, {7}, {3}, {Precision::kF32}) == 0);
-  CHECK(wrong_products<bf16>({3}, {1030}, {260}, {Precision::kF32}) == 0);
-  CHECK(wrong_products<std::int8_t>({515}, {520}, {5}, {Precision::kF32}) == 0);
+TEST_CASE("wide, tall and deep products cross every packing block, on every target") {
+  for_each_target([] {
+    CHECK(wrong_products<float>({540}, {7}, {3}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<bf16>({3}, {1030}, {260}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<std::int8_t>({540}, {520}, {5}, {Precision::kF32}) == 0);
+    // Both ways to multiply meet at 64 rows.
+    CHECK(wrong_products<float>({63, 64, 65}, {33}, {17}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<bf16>({63, 64, 65}, {33}, {17}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<std::uint8_t>({63, 64, 65}, {33}, {17}, {Precision::kF32}) == 0);
+  });
 }
 
 TEST_CASE("NaN and infinity reach the elements they belong to and no other") {
