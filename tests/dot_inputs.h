@@ -77,7 +77,8 @@ Accumulator<T> chain(Accumulator<T> acc, T x, T y, Precision precision) {
 // Bit for bit, so that -0 and NaN count.
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
 }  // namespace kref

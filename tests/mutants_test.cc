@@ -169,7 +169,9 @@ void try_all(const std::vector<MatmulFile>& runs, double floor) {
   };
   std::printf("%-32s %6s %8s %6s %8s %6s\n", "mutant", "made", "in bound", "named", "unknown",
               "wrong");
-  for (const auto& [kind, c] : counts) {
+  for (const auto& entry : counts) {
+    const std::string& kind = entry.first;  // clang 14 captures no structured bindings
+    const Count& c = entry.second;
     print(kind, c);
     CAPTURE(kind);
     CHECK(c.hidden <= c.made / 4);
