@@ -90,10 +90,10 @@ void check_aliases(Program& program) {
       continue;
     }
     for (std::size_t a = 0; a < program.axes.size() && program.axes[a].parallel; ++a) {
-      if (program.axes[a].size == 1 || apart_along(program, writer, reader, static_cast<int>(a)) ||
-          never_meet(program, writer, reader)) {
+      if (program.axes[a].size == 1 || apart_along(program, writer, reader, static_cast<int>(a))) {
         continue;
       }
+      if (never_meet(program, writer, reader)) break;  // along no axis
       throw Error(cat(subject(program, writer), " is aliased to '", reader.name,
                       "', and along parallel axis '", program.axes[a].name,
                       "' one coordinate would read what another one writes: the index of '",
