@@ -10,11 +10,6 @@
 namespace kref {
 namespace {
 
-const auto nothing = [](const Step&) {};
-Tensor<float, 1>& eight() {
-  static Tensor<float, 1> x({8}, 1.0f);
-  return x;
-}
 constexpr Index kHuge = std::numeric_limits<Index>::max();
 
 }  // namespace

@@ -4,15 +4,6 @@
 #include "tests/grid_rules.h"
 
 namespace kref {
-namespace {
-
-const auto nothing = [](const Step&) {};
-Tensor<float, 1>& eight() {
-  static Tensor<float, 1> x({8}, 1.0f);
-  return x;
-}
-
-}  // namespace
 
 std::span<const Rule> memory_rules() {
   static const Rule rules[] = {

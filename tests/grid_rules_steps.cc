@@ -6,8 +6,6 @@
 namespace kref {
 namespace {
 
-const auto nothing = [](const Step&) {};
-
 // Runs a grid over a 16 x 128 array in blocks of 4 x 128 with that operand's index map.
 template <class Declare>
 void over_rows(Declare declare) {
