@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets that read what a run says of itself: metadata, mesh, partition specs.
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "golden/operation.h"
@@ -11,12 +9,6 @@
 
 namespace kref::fuzz {
 namespace {
-
-void expect(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "fuzz: %s\n", what);
-  std::abort();
-}
 
 void expect_message(const Error& e) {
   expect(*e.what() != '\0', "an empty message");

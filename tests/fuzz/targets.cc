@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/targets.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -12,12 +10,6 @@
 
 namespace kref::fuzz {
 namespace {
-
-void expect(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "fuzz: %s\n", what);
-  std::abort();
-}
 
 // A copy in a block of its own, so that a read past its end is seen.
 FileBytes file_of(const std::uint8_t* data, std::size_t size) {

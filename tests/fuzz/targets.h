@@ -6,8 +6,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 
 namespace kref::fuzz {
+
+// Ends the program when something is not as it must be for every input.
+inline void expect(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "fuzz: %s\n", what);
+  std::abort();
+}
 
 void npy(const std::uint8_t* data, std::size_t size);
 void npz(const std::uint8_t* data, std::size_t size);
