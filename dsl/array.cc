@@ -3,8 +3,6 @@
 
 #include <cstring>
 
-#include "dsl/tensor.h"
-
 namespace kref {
 
 namespace detail {
@@ -47,15 +45,20 @@ std::string to_string(const ArrayRef& array) {
   return name_of(array.dtype) + shape_string(array.shape());
 }
 
-Array::Array(DType type, std::span<const Index> shape) {
+Array::Array(DType type, std::span<const Index> shape) : Array(unwritten(type, shape)) {
+  if (bytes() > 0) std::memset(own_, 0, bytes());
+}
+
+Array Array::unwritten(DType type, std::span<const Index> shape) {
   KREF_CHECK(shape.size() <= kMaxRank, "array of rank ", shape.size(), ", expected at most ",
              kMaxRank);
   const std::size_t n = detail::checked_bytes("array", shape.data(), shape.size(), size_of(type));
   detail::Bytes memory = detail::allocate(n);
-  std::memset(memory.get(), 0, n);
-  own_ = memory.get();
-  view_ = ArrayRef(type, shape, own_);
-  owner_ = std::shared_ptr<const void>(std::move(memory));
+  Array array;
+  array.own_ = memory.get();
+  array.view_ = ArrayRef(type, shape, array.own_);
+  array.owner_ = std::shared_ptr<const void>(std::move(memory));
+  return array;
 }
 
 Array::Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "dsl/ref.h"
+#include "dsl/tensor.h"
 
 namespace kref {
 
@@ -74,6 +75,11 @@ class Array {
   Array() = default;
   // New memory, zero bytes. Error on a rank above 6, a negative extent, too many elements.
   Array(DType type, std::span<const Index> shape);
+  // New memory that the caller fills: its bytes are whatever they are.
+  static Array unwritten(DType type, std::span<const Index> shape);
+  // Takes the memory of a tensor over.
+  template <ElementType T, std::size_t R>
+  Array(Tensor<T, R> tensor);
   // Existing bytes, kept alive by `owner`.
   Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner,
         const void* data);
@@ -97,6 +103,8 @@ class Array {
 
   ArrayRef ref() const { return view_; }
   operator ArrayRef() const { return view_; }
+  // Keeps the bytes alive, for views of them.
+  const std::shared_ptr<const void>& owner() const { return owner_; }
   // For whoever made the array, before it is shared. Error when the bytes belong to a file.
   void* mutable_data();
   MutableArrayRef mutable_ref();
@@ -112,5 +120,13 @@ class Array {
   std::shared_ptr<const void> owner_;
   void* own_ = nullptr;  // view_.data when the memory is ours to write
 };
+
+template <ElementType T, std::size_t R>
+Array::Array(Tensor<T, R> tensor) {
+  const auto kept = std::make_shared<Tensor<T, R>>(std::move(tensor));
+  view_ = ArrayRef(kept->ref());
+  own_ = kept->data();
+  owner_ = kept;
+}
 
 }  // namespace kref
