@@ -79,7 +79,12 @@ class Array {
   static Array unwritten(DType type, std::span<const Index> shape);
   // Takes the memory of a tensor over.
   template <ElementType T, std::size_t R>
-  Array(Tensor<T, R> tensor);
+  Array(Tensor<T, R> tensor) {
+    const auto kept = std::make_shared<Tensor<T, R>>(std::move(tensor));
+    view_ = ArrayRef(kept->ref());
+    own_ = kept->data();
+    owner_ = kept;
+  }
   // Existing bytes, kept alive by `owner`.
   Array(DType type, std::span<const Index> shape, std::shared_ptr<const void> owner,
         const void* data);
@@ -120,13 +125,5 @@ class Array {
   std::shared_ptr<const void> owner_;
   void* own_ = nullptr;  // view_.data when the memory is ours to write
 };
-
-template <ElementType T, std::size_t R>
-Array::Array(Tensor<T, R> tensor) {
-  const auto kept = std::make_shared<Tensor<T, R>>(std::move(tensor));
-  view_ = ArrayRef(kept->ref());
-  own_ = kept->data();
-  owner_ = kept;
-}
 
 }  // namespace kref
