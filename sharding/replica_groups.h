@@ -47,7 +47,8 @@ enum class GroupSizes { kAny, kEqual };
 
 // Refuses, naming `operation`: an axis that the mesh lacks ("unbound axis name", with the axes
 // there are), an axis named twice, groups that are not a partition of the indices ("must cover all
-// indices exactly once"), groups of unequal size where kEqual ("must be equally sized").
+// indices exactly once"; nor may one be empty), groups of unequal size where kEqual ("must be
+// equally sized").
 void check_groups(const Mesh& mesh, const AxisNames& axes, const AxisIndexGroups& groups,
                   GroupSizes sizes, std::string_view operation);
 
@@ -55,7 +56,7 @@ void check_groups(const Mesh& mesh, const AxisNames& axes, const AxisIndexGroups
 // the order in which they are named.
 ReplicaGroup replica_group(const Mesh& mesh, const AxisNames& axes, const AxisIndexGroups& groups,
                            Index device);
-// Every group of the mesh, ordered by its first device.
+// Every group of the mesh, ordered by the lowest device number in each.
 std::vector<std::vector<Index>> replica_groups(const Mesh& mesh, const AxisNames& axes,
                                                const AxisIndexGroups& groups);
 
