@@ -52,9 +52,9 @@ struct ValueState {
   bool operator==(const ValueState&) const = default;
 };
 
-// As JAX prints it after a type: "{V:(i,j), U:x, R:y}"; "" when all is invarying.
+// As JAX prints it after a type: "{V:(i,j), U:x, R:y}"; "{}" when all is invarying.
 std::string to_string(const ValueState& state, const Mesh& mesh);
-// "f32[2,2]{V:(i,j)}": a value of this local shape.
+// "f32[2,2]{V:(i,j)}", "f32[2,2]": a value of this local shape.
 std::string type_string(DType dtype, std::span<const Index> local_shape, const ValueState& state,
                         const Mesh& mesh);
 
@@ -101,9 +101,8 @@ struct Promotion {
 };
 // Casts every operand along the axes that vary in another one: pvary where it is invarying,
 // reduced_vary_cast where it is reduced. Error, naming operation and states, where it is unreduced
-// there; without auto_pcast for every difference ("requires varying manual axes to match"), but for
-// reduced -> varying, which is always inserted. What unreduced and reduced operands may then be
-// combined with is for arithmetic_rules.h.
+// there, and without auto_pcast for every difference ("requires varying manual axes to match").
+// What unreduced and reduced operands may then be combined with is for arithmetic_rules.h.
 Promotion promote(std::string_view operation, std::span<const ValueState> operands,
                   const Mesh& mesh, bool auto_pcast = true);
 
@@ -112,7 +111,7 @@ Promotion promote(std::string_view operation, std::span<const ValueState> operan
 ValueState input_state(const Placement& in_spec, const Mesh& mesh);
 
 // How a body's value fits an out_spec: gives the axes along which it is pvary'ed silently, as the
-// spec splits an invarying (or reduced) value over them. Error, naming `operand` ("out_specs[0]"):
+// spec splits an invarying value over them. Error, naming `operand` ("out_specs[0]"):
 // - varying along an axis that the spec does not name: "statically inferred", "require
 //   replication", with what varies, what the spec names, what is missing;
 // - unreduced or reduced axes that are not exactly those of the spec, or of another kind.

@@ -26,9 +26,11 @@ void check_axes(const PartitionSpec& spec, const Mesh& mesh, const std::string& 
     for (const std::string& axis : spec[d]) {
       const std::optional<std::size_t> k = mesh.find(axis);
       KREF_CHECK(k, subject, " names axis '", abridged(axis), "' in dimension ", d,
-                 ", which is not in the mesh ", to_string(mesh));
+                 ", which is not in the mesh ", to_string(mesh),
+                 " (resource axis not found in mesh)");
       KREF_CHECK(place[*k] == spec.entries.size(), subject, " names axis '", axis, "' in ",
-                 places(place[*k], d), "; a mesh axis splits at most one dimension, once");
+                 places(place[*k], d),
+                 "; at most one positional dimension per mesh axis (DuplicateSpecError)");
       place[*k] = d;
     }
   }
@@ -51,30 +53,40 @@ bool PartitionSpec::operator==(const PartitionSpec& other) const {
   return true;
 }
 
-std::string axes_string(std::span<const std::string> axes) {
-  if (axes.empty()) return "none";
-  if (axes.size() == 1) return axes[0];
-  std::string out = "(";
+namespace {
+
+std::string listed(std::span<const std::string> axes, char open, char close) {
+  std::string out(1, open);
   for (const std::string& axis : axes) {
     if (out.size() > 1) out += ',';
     out += axis;
   }
-  return out + ")";
+  return out + close;
 }
+
+}  // namespace
+
+std::string axes_string(std::span<const std::string> axes) {
+  if (axes.empty()) return "none";
+  return axes.size() == 1 ? axes[0] : listed(axes, '(', ')');
+}
+
+std::string set_string(std::span<const std::string> axes) { return listed(axes, '{', '}'); }
 
 void check_spec(const PartitionSpec& spec, std::span<const Index> shape, const Mesh& mesh,
                 std::string_view operand) {
   const std::string subject = detail::cat(std::string(operand), ": spec ", to_string(spec));
-  KREF_CHECK(spec.entries.size() <= shape.size(), subject, " has ", spec.entries.size(),
-             " entries, but the array ", shape_string(shape), " has rank ", shape.size(),
-             shape.empty() ? "; a scalar takes P()" : "");
+  KREF_CHECK(spec.entries.size() <= shape.size(), subject, ", which has length ",
+             spec.entries.size(), ", does not fit the array ", shape_string(shape),
+             ", which has rank ", shape.size(), shape.empty() ? "; a scalar takes P()" : "");
   check_axes(spec, mesh, subject);
   for (std::size_t d = 0; d < spec.entries.size(); ++d) {
     const Index count = block_count(spec[d], mesh);
     KREF_CHECK(shape[d] % count == 0, std::string(operand), ": dimension ", d, " of size ",
                shape[d], " is not divisible by the ", count, " devices of axis ",
                axes_string(spec[d]), " (array ", shape_string(shape), ", spec ", to_string(spec),
-               ", mesh ", to_string(mesh), ")");
+               ", mesh ", to_string(mesh), "); ", count,
+               " does not evenly divide the dimension size");
   }
 }
 

@@ -81,6 +81,8 @@ std::string to_string(const PartitionSpec& spec);
 std::string to_string(const OutSpec& spec);
 // The axes of one dimension: "none", "X", "(X,Y)".
 std::string axes_string(std::span<const std::string> axes);
+// A set of axes: "{}", "{X}", "{X,Y}".
+std::string set_string(std::span<const std::string> axes);
 
 // Refuses a spec that does not fit an array (JAX's rules, sharding_semantics 1.4): an axis that the
 // mesh lacks, an axis used twice, more entries than dimensions, a dimension that the devices do not

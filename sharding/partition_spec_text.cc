@@ -2,7 +2,8 @@
 // Partition specs as text: read as they stand on a command line, printed as Python and as JAX do.
 #include <algorithm>
 
-#include "sharding/partition_spec.h"
+#include "sharding/axis_state.h"
+#include "sharding/placement.h"
 #include "sharding/spelling.h"
 
 namespace kref {
@@ -13,17 +14,15 @@ class SpecReader {
  public:
   explicit SpecReader(std::string_view text) : text_(text) {}
 
-  // `keywords`: unreduced={...} is allowed.
-  OutSpec read(bool keywords) {
-    OutSpec out;
+  // What may follow the entries in P(...).
+  enum class Keywords { kNone, kUnreduced, kAll };
+
+  Placement read(Keywords allowed) {
+    Placement out;
     if (take_word("PartitionSpec", '(') || take_word("P", '(')) {
       while (!take(')')) {
-        if (keywords && take_word("unreduced", '=')) {
-          KREF_CHECK(out.unreduced.empty(), start(), "unreduced= appears twice");
-          out.unreduced = read_axes(true);
-          KREF_CHECK(!out.unreduced.empty(), start(), "unreduced= names no axis");
-        } else {
-          KREF_CHECK(out.unreduced.empty(), start(), "an entry follows unreduced=");
+        if (!read_keyword(allowed, out)) {
+          KREF_CHECK(keyword_.empty(), start(), "an entry follows ", keyword_, "=");
           out.spec.entries.push_back(read_axes(false));
         }
         if (take(')')) break;
@@ -38,6 +37,34 @@ class SpecReader {
   }
 
  private:
+  // unreduced={...} and what else is allowed; false when an entry stands here instead.
+  bool read_keyword(Keywords allowed, Placement& out) {
+    const bool all = allowed == Keywords::kAll;
+    if (allowed != Keywords::kNone && take_word("unreduced", '=')) {
+      read_set("unreduced", out.unreduced);
+    } else if (all && take_word("reduced", '=')) {
+      read_set("reduced", out.reduced);
+    } else if (all && take_word("unreduced_kind", '=')) {
+      keyword_ = "unreduced_kind";
+      const std::string name = read_name();
+      const auto named = [&](UnreducedKind kind) { return name == to_string(kind); };
+      const UnreducedKind kinds[] = {UnreducedKind::kSum, UnreducedKind::kMax, UnreducedKind::kMin};
+      const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds), named);
+      KREF_CHECK(kind != std::end(kinds), start(), "unreduced_kind is ", abridged(name),
+                 ", expected sum, max or min");
+      out.kind = *kind;
+    } else {
+      return false;
+    }
+    return true;
+  }
+  void read_set(const char* keyword, std::vector<std::string>& axes) {
+    KREF_CHECK(axes.empty(), start(), keyword, "= appears twice");
+    keyword_ = keyword;
+    axes = read_axes(true);
+    KREF_CHECK(!axes.empty(), start(), keyword, "= names no axis");
+  }
+
   // One entry: None, a name, a tuple or list of names; a set too where the order says nothing.
   std::vector<std::string> read_axes(bool set) {
     std::vector<std::string> axes;
@@ -111,6 +138,7 @@ class SpecReader {
 
   std::string_view text_;
   std::size_t at_ = 0;
+  std::string keyword_;  // the one that was read last
 };
 
 std::string quoted(const std::string& axis) { return detail::cat("'", abridged(axis), "'"); }
@@ -172,41 +200,69 @@ std::string short_name(DType dtype) {
   return "?";
 }
 
-}  // namespace
-
-PartitionSpec PartitionSpec::parse(std::string_view text) {
-  return SpecReader(text).read(false).spec;
-}
-
-OutSpec OutSpec::parse(std::string_view text) { return SpecReader(text).read(true); }
-
-std::string to_string(const PartitionSpec& spec) {
-  return detail::cat("P(", entries_string(spec), ")");
-}
-
-std::string to_string(const OutSpec& out) {
-  if (out.unreduced.empty()) return to_string(out.spec);
-  std::string entries = entries_string(out.spec);
-  if (!entries.empty()) entries += ", ";
-  return detail::cat("P(", entries, "unreduced={", joined(out.unreduced), "})");
-}
-
-std::string type_string(DType dtype, std::span<const Index> shape, const OutSpec& out,
-                        const Mesh& mesh) {
+std::string typed(DType dtype, std::span<const Index> shape, const PartitionSpec& spec,
+                  const ValueState& state, const Mesh& mesh) {
   std::string text = short_name(dtype) + "[";
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (d > 0) text += ',';
     text += std::to_string(shape[d]);
-    if (!out.spec[d].empty()) text += detail::cat("@", axes_string(out.spec[d]));
+    if (!spec[d].empty()) text += detail::cat("@", axes_string(spec[d]));
   }
   text += "]";
-  std::vector<std::string> unreduced;
-  for (const MeshAxis& axis : mesh.axes()) {
-    if (std::find(out.unreduced.begin(), out.unreduced.end(), axis.name) != out.unreduced.end()) {
-      unreduced.push_back(axis.name);
-    }
+  return state == ValueState(mesh) ? text : text + to_string(state, mesh);
+}
+
+}  // namespace
+
+PartitionSpec PartitionSpec::parse(std::string_view text) {
+  return SpecReader(text).read(SpecReader::Keywords::kNone).spec;
+}
+
+OutSpec OutSpec::parse(std::string_view text) {
+  Placement read = SpecReader(text).read(SpecReader::Keywords::kUnreduced);
+  return {std::move(read.spec), std::move(read.unreduced)};
+}
+
+Placement Placement::parse(std::string_view text) {
+  return SpecReader(text).read(SpecReader::Keywords::kAll);
+}
+
+std::string to_string(const PartitionSpec& spec) { return to_string(Placement(spec)); }
+
+std::string to_string(const OutSpec& out) {
+  return to_string(Placement(out.spec, {.unreduced = out.unreduced}));
+}
+
+std::string to_string(const Placement& placement) {
+  std::string text = entries_string(placement.spec);
+  const auto add = [&](const std::string& argument) {
+    if (!text.empty()) text += ", ";
+    text += argument;
+  };
+  if (!placement.unreduced.empty()) {
+    add(detail::cat("unreduced={", joined(placement.unreduced), "}"));
   }
-  return unreduced.empty() ? text : detail::cat(text, "{U:", axes_string(unreduced), "}");
+  if (!placement.reduced.empty()) add(detail::cat("reduced={", joined(placement.reduced), "}"));
+  if (placement.kind != UnreducedKind::kSum) {
+    add(detail::cat("unreduced_kind=", to_string(placement.kind)));
+  }
+  return detail::cat("P(", text, ")");
+}
+
+std::string type_string(DType dtype, std::span<const Index> shape, const OutSpec& out,
+                        const Mesh& mesh) {
+  return type_string(dtype, shape, Placement(out.spec, {.unreduced = out.unreduced}), mesh);
+}
+
+std::string type_string(DType dtype, std::span<const Index> shape, const Placement& placement,
+                        const Mesh& mesh) {
+  const StateSets sets{.unreduced = placement.unreduced, .reduced = placement.reduced};
+  return typed(dtype, shape, placement.spec, ValueState(mesh, sets), mesh);
+}
+
+std::string type_string(DType dtype, std::span<const Index> local_shape, const ValueState& state,
+                        const Mesh& mesh) {
+  return typed(dtype, local_shape, {}, state, mesh);
 }
 
 }  // namespace kref

@@ -106,11 +106,13 @@ TEST_CASE("a spec that does not fit its array is refused") {
     return refusal([&] { check_spec(spec, shape, mesh, "in_specs.x"); });
   };
   CHECK(message(P{"Q"}, {4}) ==
-        "in_specs.x: spec P('Q') names axis 'Q' in dimension 0, which is not in the mesh X=4,Y=2");
+        "in_specs.x: spec P('Q') names axis 'Q' in dimension 0, which is not in the mesh X=4,Y=2 "
+        "(resource axis not found in mesh)");
   CHECK(has(message(P{"X", "X"}, {4, 4}), "names axis 'X' in dimensions 0 and 1"));
   CHECK(has(message(P{axes("Y", "Y")}, {4}), "names axis 'Y' in dimension 0 twice"));
-  CHECK(has(message(P{"X", "Y"}, {4}), "P('X', 'Y') has 2 entries, but the array [4] has rank 1"));
-  CHECK(has(message(P{none, none}, {4}), "has 2 entries"));
+  CHECK(has(message(P{"X", "Y"}, {4}),
+            "P('X', 'Y'), which has length 2, does not fit the array [4], which has rank 1"));
+  CHECK(has(message(P{none, none}, {4}), "which has length 2"));
   CHECK(has(message(P{"X"}, {}), "a scalar takes P()"));
   CHECK(has(message(spec_of({{"X", ""}}), {4}), "names axis ''"));
   CHECK(message(P{}, {}) == "(not refused)");
