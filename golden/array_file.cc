@@ -100,22 +100,23 @@ DType element_type(const FileArray& array, std::optional<DType> hint) {
 Array FileArray::array(std::optional<DType> hint) const {
   const DType type = element_type(*this, hint);
   const std::size_t size = shape_bytes(origin, shape, item_bytes);
-  if (type == DType::kBool) check_bools(origin, bytes, size);
+  const FileElements in = elements();
+  if (type == DType::kBool) check_bools(origin, in.bytes, size);
   if (size == 0) return Array(type, shape);
 
   const bool reorder = fortran_order && shape.size() > 1;
   const bool swap = big_endian && item_bytes > 1;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(bytes) % item_bytes == 0;
-  if (!reorder && !swap && aligned && (!mapped || size >= kMapBytes))
-    return Array(type, shape, owner, bytes);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(in.bytes) % item_bytes == 0;
+  if (!reorder && !swap && aligned && (!in.mapped || size >= kMapBytes))
+    return Array(type, shape, in.owner, in.bytes);
 
   Array out(type, shape);
   auto* const to = static_cast<unsigned char*>(out.mutable_data());
   with_bits(item_bytes, [&]<class Bits>() {
     if (reorder) {
-      from_fortran<Bits>(bytes, shape, to);
+      from_fortran<Bits>(in.bytes, shape, to);
     } else {
-      std::memcpy(to, bytes, size);
+      std::memcpy(to, in.bytes, size);
     }
     if (swap) reverse_bytes<Bits>(to, size / sizeof(Bits));
   });

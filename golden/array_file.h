@@ -4,6 +4,7 @@
 // skipped, guessed or cut off.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,15 @@
 
 namespace kref {
 
-// One array of a file. Its bytes stay as the file holds them until array() is called.
+// The elements of an array as its file holds them: in the file's order, at any alignment.
+struct FileElements {
+  std::shared_ptr<const void> owner;  // keeps `bytes` alive
+  const unsigned char* bytes = nullptr;
+  bool mapped = false;  // `bytes` lie in a mapped file
+};
+
+// One array of a file. Its elements stay as the file holds them until array() is called; of a .npz
+// only then is the member inflated and its checksum compared, so that the others cost nothing.
 struct FileArray {
   std::string name;   // of the tensor or zip member (without ".npy"); "" in a .npy file
   std::string descr;  // element type as the file spells it: "<f4", "|V2", "BF16"
@@ -28,13 +37,12 @@ struct FileArray {
   // The elements: native byte order, row-major, aligned. Views the file where that is possible and
   // worth it (1 MiB and more of aligned, little-endian, row-major data), else a copy.
   // `hint` is the type the user gives (--dtype). Error when it is missing but needed, has another
-  // size than the elements, or contradicts the file; and for a BOOL byte other than 0 and 1.
+  // size than the elements, or contradicts the file; for a BOOL byte other than 0 and 1; and for a
+  // corrupt member of a .npz.
   Array array(std::optional<DType> hint = std::nullopt) const;
 
-  std::string origin;                    // "x.npz: member 'x'": the start of every message
-  std::shared_ptr<const void> owner;     // keeps `bytes` alive
-  const unsigned char* bytes = nullptr;  // in the file's order; any alignment
-  bool mapped = false;                   // `bytes` lie in a mapped file
+  std::string origin;                      // "x.npz: member 'x'": the start of every message
+  std::function<FileElements()> elements;  // reads them. Error when they are corrupt
   bool big_endian = false;
   bool fortran_order = false;  // the first index runs fastest
 };

@@ -226,10 +226,9 @@ ArrayFile parse_npy(const FileBytes& file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data), file.size);
   const std::size_t offset = npy_data_offset(file.path, text, text.size());
   FileArray array = parse_npy_header(file.path, text.substr(0, offset), text.size() - offset);
-  array.owner = file.owner;
-  array.bytes = file.data + offset;
-  array.mapped = file.mapped;
-  if (array.dtype == DType::kBool) check_bools(array.origin, array.bytes, file.size - offset);
+  const FileElements view{file.owner, file.data + offset, file.mapped};
+  array.elements = [view] { return view; };
+  if (array.dtype == DType::kBool) check_bools(array.origin, view.bytes, file.size - offset);
   ArrayFile out;
   out.path = file.path;
   out.format = ArrayFile::Format::kNpy;

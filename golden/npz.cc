@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The .npz format: a zip archive of .npy members. libzip judges the archive (ZIP_CHECKCONS:
-// directory against local headers, duplicate names) and decodes the names. The members are read
-// here, since libzip tells neither where they lie nor whether bytes remain after a compressed
-// stream.
+// directory against local headers, duplicate names) and decodes the names. The members are read by
+// npz_member.cc, since libzip tells neither where they lie nor whether bytes remain after a
+// compressed stream.
 #include <zip.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <unordered_set>
 
-#include "dsl/tensor.h"
 #include "golden/array_format.h"
 #include "golden/file_text.h"
-#include "golden/zip_layout.h"
+#include "golden/npz_member.h"
 
 namespace kref {
 namespace {
@@ -39,118 +35,6 @@ struct ZipError {
   ZipError& operator=(const ZipError&) = delete;
   const char* text() { return zip_error_strerror(&error); }
 };
-
-// Inflates a raw deflate stream piece by piece and sums up its checksum.
-class Inflater {
- public:
-  Inflater(const std::string& origin, const unsigned char* data, std::uint64_t bytes)
-      : origin_(origin), left_(bytes) {
-    stream_.next_in = const_cast<Bytef*>(data);
-    if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  }
-  ~Inflater() { inflateEnd(&stream_); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-
-  // The next `bytes` bytes, all of which must come.
-  void read(unsigned char* to, std::size_t bytes) {
-    const std::size_t got = inflate_some(to, bytes);
-    KREF_CHECK(got == bytes, origin_,
-               ": inflates to fewer bytes than the zip directory says: ", bytes - got,
-               " are missing");
-    crc_ = crc32_z(crc_, to, bytes);
-  }
-  // Nothing may follow, neither inflated nor compressed. The checksum of all that was read.
-  std::uint32_t finish() {
-    unsigned char extra = 0;
-    KREF_CHECK(inflate_some(&extra, 1) == 0, origin_,
-               ": inflates to more bytes than the zip directory says");
-    KREF_CHECK(left_ + stream_.avail_in == 0, origin_, ": ", left_ + stream_.avail_in,
-               " trailing bytes after its deflate stream");
-    return static_cast<std::uint32_t>(crc_);
-  }
-
- private:
-  // Up to `bytes` bytes, fewer only at the end of the stream.
-  std::size_t inflate_some(unsigned char* to, std::size_t bytes) {
-    constexpr std::size_t kMost = std::size_t{1} << 30;  // zlib counts in 32 bits
-    std::size_t done = 0;
-    while (!ended_) {
-      if (stream_.avail_in == 0) {
-        stream_.avail_in = static_cast<uInt>(std::min<std::uint64_t>(left_, kMost));
-        left_ -= stream_.avail_in;
-      }
-      stream_.next_out = to + done;
-      const auto room = static_cast<uInt>(std::min(bytes - done, kMost));
-      stream_.avail_out = room;
-      const int code = inflate(&stream_, Z_NO_FLUSH);
-      done += room - stream_.avail_out;
-      ended_ = code == Z_STREAM_END;
-      const bool hungry = stream_.avail_in == 0 && left_ == 0 && stream_.avail_out > 0;
-      KREF_CHECK(
-          ended_ || ((code == Z_OK || code == Z_BUF_ERROR) && !hungry), origin_,
-          ": corrupt deflate stream: ", stream_.msg != nullptr ? stream_.msg : "it is cut short");
-      if (done == bytes && (ended_ || stream_.avail_out == 0)) break;
-    }
-    return done;
-  }
-
-  const std::string& origin_;
-  z_stream stream_{};
-  std::uint64_t left_;  // bytes not yet handed to zlib
-  uLong crc_ = 0;
-  bool ended_ = false;
-};
-
-// What can be said against a member without reading it.
-void check_member(const std::string& origin, const ZipMember& m) {
-  constexpr std::uint16_t kEncrypted = 1;
-  KREF_CHECK((m.flags & kEncrypted) == 0, origin, ": is encrypted, which is not supported");
-  KREF_CHECK(m.method == ZIP_CM_STORE || m.method == ZIP_CM_DEFLATE, origin,
-             ": compression method ", int{m.method},
-             " is not supported; expected 0 (stored) or 8 (deflate)");
-  KREF_CHECK(m.method != ZIP_CM_STORE || m.size == m.compressed, origin,
-             ": is stored, but the zip directory gives the sizes ", m.compressed, " and ", m.size,
-             " bytes");
-  // Deflate's best: 258 bytes for two bits. Without this a lying directory would have us allocate.
-  KREF_CHECK(m.method == ZIP_CM_STORE || m.size / 1032 <= m.compressed, origin,
-             ": the zip directory says that ", m.compressed, " compressed bytes become ", m.size,
-             ", which is too large for deflate");
-}
-
-FileArray read_stored(const std::string& origin, const FileBytes& file, const ZipMember& m) {
-  const auto total = static_cast<std::size_t>(m.size);
-  const std::string_view text(reinterpret_cast<const char*>(file.data) + m.data, total);
-  const std::size_t offset = npy_data_offset(origin, text, total);
-  FileArray array = parse_npy_header(origin, text.substr(0, offset), total - offset);
-  KREF_CHECK(crc32_z(0, file.data + m.data, total) == m.crc, origin, ": is corrupt: wrong CRC-32");
-  array.bytes = file.data + m.data + offset;
-  array.owner = file.owner;
-  array.mapped = file.mapped;
-  return array;
-}
-
-FileArray read_deflated(const std::string& origin, const FileBytes& file, const ZipMember& m) {
-  const auto total = static_cast<std::size_t>(m.size);
-  Inflater stream(origin, file.data + m.data, m.compressed);
-  // The header first: it says how much there is to inflate.
-  std::string head(std::min<std::size_t>(total, 12), '\0');
-  stream.read(reinterpret_cast<unsigned char*>(head.data()), head.size());
-  const std::size_t offset = npy_data_offset(origin, head, total);
-  KREF_CHECK(offset >= head.size(), origin, ": header is empty, expected a dict");
-  const std::size_t have = head.size();
-  head.resize(offset);
-  stream.read(reinterpret_cast<unsigned char*>(head.data()) + have, offset - have);
-  FileArray array = parse_npy_header(origin, head, total - offset);
-
-  detail::Bytes memory = detail::allocate(total - offset);
-  auto* const data = static_cast<unsigned char*>(memory.get());
-  stream.read(data, total - offset);
-  KREF_CHECK(stream.finish() == m.crc, origin, ": is corrupt: wrong CRC-32");
-  array.bytes = data;
-  array.owner = std::shared_ptr<const void>(std::move(memory));
-  return array;
-}
 
 // The names of the members, from libzip, which also compares directory and local headers. What it
 // knows of the members must be what zip_layout found: it could have taken another end record.
@@ -213,11 +97,7 @@ ArrayFile parse_npz(const FileBytes& file) {
     KREF_CHECK(names.insert(name).second, file.path, ": two members give the array ", quote(name),
                ": a duplicate name");
     const std::string origin = file.path + ": member " + quote(members[i]);
-    check_member(origin, layout[i]);
-    FileArray array = layout[i].method == ZIP_CM_STORE ? read_stored(origin, file, layout[i])
-                                                       : read_deflated(origin, file, layout[i]);
-    if (array.dtype == DType::kBool)
-      check_bools(origin, array.bytes, shape_bytes(origin, array.shape, 1));
+    FileArray array = read_npz_member(origin, file, layout[i]);
     array.name = name;
     out.arrays.push_back(std::move(array));
   }

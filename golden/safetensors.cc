@@ -244,11 +244,12 @@ ArrayFile parse_safetensors(const FileBytes& file) {
   check_extents(header, file.path, data_bytes);
   for (std::size_t i = 0; i < header.arrays.size(); ++i) {
     FileArray& array = header.arrays[i];
-    array.owner = file.owner;
-    array.bytes = file.data + sizeof(length) + header_bytes + header.extents[i].begin;
-    array.mapped = file.mapped;
+    const FileElements view{file.owner,
+                            file.data + sizeof(length) + header_bytes + header.extents[i].begin,
+                            file.mapped};
+    array.elements = [view] { return view; };
     if (array.dtype == DType::kBool) {
-      check_bools(array.origin, array.bytes,
+      check_bools(array.origin, view.bytes,
                   static_cast<std::size_t>(header.extents[i].end - header.extents[i].begin));
     }
   }

@@ -78,8 +78,12 @@ ArrayFile parse(const std::string& text) {
   return parse_npz(file);
 }
 
+// Opening it, or reading its members.
 void refused(const std::string& text, const char* part) {
-  CHECK_THROWS_WITH_AS(parse(text), doctest::Contains(part), Error);
+  const auto read = [&] {
+    for (const FileArray& array : parse(text).arrays) array.array();
+  };
+  CHECK_THROWS_WITH_AS(read(), doctest::Contains(part), Error);
 }
 
 TEST_CASE("sound archives") {
@@ -93,6 +97,36 @@ TEST_CASE("sound archives") {
   CHECK(file.find("folder/y")->array().at(4) == 24);
   CHECK(file.find("bare")->array().at(0) == 30);
   CHECK(file.find("x.npy") == nullptr);
+}
+
+TEST_CASE("a member is inflated and summed up only when it is asked for, each time in full") {
+  for (const bool deflated : {false, true}) {
+    CAPTURE(deflated);
+    // The last element of y is changed: nothing but the checksum tells.
+    Zip zip;
+    const auto add = [&](const std::string& name, const std::string& content) {
+      deflated ? zip.add_deflated(name, content) : zip.add(name, content);
+    };
+    add("x.npy", npy_of(1));
+    add("y.npy", npy_of(20));
+    zip.bytes.back() = 99;
+    const ArrayFile file = parse(zip.finish());
+    CHECK(file.find("y")->shape == std::vector<Index>{5});
+    for (int time = 0; time < 2; ++time) {
+      CHECK(file.find("x")->array().at(4) == 5);
+      CHECK_THROWS_WITH_AS(file.find("y")->array(),
+                           "a.npz: member 'y.npy': is corrupt: wrong CRC-32", Error);
+    }
+  }
+  // An array outlives the archive it came from.
+  Zip zip;
+  zip.add("x.npy", npy_of(1));
+  zip.add_deflated("y.npy", npy_of(20));
+  ArrayFile file = parse(zip.finish());
+  const Array x = file.find("x")->array(), y = file.find("y")->array();
+  file = {};
+  CHECK(x.at(4) == 5);
+  CHECK(y.at(4) == 24);
 }
 
 TEST_CASE("bytes that belong to no member, or to two") {
