@@ -182,4 +182,22 @@ constexpr double unit_roundoff(DType type) {
   }
 }
 
+// The smallest normal number of a float type; 0 for integers.
+constexpr double smallest_normal(DType type) {
+  switch (type) {
+    case DType::kF64:
+      return 0x1p-1022;
+    case DType::kF32:
+    case DType::kBF16:
+      return 0x1p-126;
+    case DType::kF16:
+    case DType::kF8E5M2:
+      return 0x1p-14;
+    case DType::kF8E4M3:
+      return 0x1p-6;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace kref

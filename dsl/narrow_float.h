@@ -57,6 +57,18 @@ struct NarrowFormat {
     return field > kLargest ? overflow : sign | static_cast<std::uint32_t>(field);
   }
 
+  // The same of an f32. bf16 is its upper half: half a unit is added, a carry runs into the
+  // exponent.
+  static constexpr std::uint32_t encode(float v) {
+    if constexpr (kExponentBits == 8 && kMantissaBits == 7) {
+      const auto wide = std::bit_cast<std::uint32_t>(v);
+      if ((wide & 0x7FFFFFFFu) > 0x7F800000u) return (wide >> 31 != 0 ? kSign : 0) | kNan;
+      return (wide + 0x7FFFu + (wide >> 16 & 1)) >> 16;
+    } else {
+      return encode(static_cast<double>(v));
+    }
+  }
+
   // The value of the bits: exact, every narrow value is an f32.
   static constexpr float decode(std::uint32_t bits) {
     const std::uint32_t sign = (bits & kSign) != 0 ? 0x80000000u : 0u;
@@ -104,7 +116,7 @@ struct Narrow {
   Narrow() = default;
   // Rounds to nearest even; one rounding, also from double.
   constexpr explicit Narrow(double v) : bits(static_cast<Bits>(Format::encode(v))) {}
-  constexpr explicit Narrow(float v) : Narrow(static_cast<double>(v)) {}
+  constexpr explicit Narrow(float v) : bits(static_cast<Bits>(Format::encode(v))) {}
   template <class I>
   requires std::is_integral_v<I>
   constexpr explicit Narrow(I v) : Narrow(to_sticky_double(v)) {}

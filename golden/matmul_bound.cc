@@ -20,7 +20,7 @@ namespace {
 class Bounds {
  public:
   Bounds(DType in, const Product& product, Index k, const ProductSums& sums)
-      : accumulator_(in == DType::kF64 ? DType::kF64 : DType::kF32),
+      : accumulator_(accumulator_of(in)),
         n_(static_cast<double>(k * products_per_pair(product.options.parts))),
         unit_(unit_roundoff(accumulator_)),
         sum_unit_(sums.as_machine ? 2 * unit_ : unit_),
@@ -179,10 +179,7 @@ std::vector<Expectation> expect_matmul(const Run& run) {
   Product product;
   product.options.trans_x = request.trans_x;
   product.options.trans_y = request.trans_y;
-  product.options.parts = request.precision == "bf16"      ? reference::Parts::kBF16
-                          : request.precision == "bf16_x3" ? reference::Parts::kBF16x3
-                          : request.precision == "bf16_x6" ? reference::Parts::kBF16x6
-                                                           : reference::Parts::kAll;
+  product.options.parts = parts_for(request.precision);
   product.out_dtype = request.out_dtype;
   product.tile = {request.tile[0], request.tile[1], request.tile[2]};
   std::vector<Expectation> out;

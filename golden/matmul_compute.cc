@@ -9,18 +9,6 @@
 namespace kref {
 namespace {
 
-DType accumulator(DType in) {
-  if (!is_float(in)) return DType::kI32;
-  return in == DType::kF64 ? DType::kF64 : DType::kF32;
-}
-
-Precision precision_of(const std::string& name) {
-  if (name == "bf16") return Precision::kBF16;
-  if (name == "bf16_x3") return Precision::kBF16x3;
-  if (name == "bf16_x6") return Precision::kBF16x6;
-  return Precision::kF32;
-}
-
 // sum += part, in the accumulator's arithmetic; integers wrap.
 void add(const Array& part, Array& sum) {
   if (part.dtype() == DType::kI32) {
@@ -93,7 +81,7 @@ std::map<std::string, Array> compute_matmul(const Run& run) {
   Array z(request.out_dtype, request.z_shape());
   const MatmulOptions options{request.trans_x,
                               request.trans_y,
-                              precision_of(request.precision),
+                              request.precision,
                               {request.tile[0], request.tile[1], request.tile[2]}};
   const auto parts = request.placement ? contraction_parts(*request.placement)
                                        : std::vector<std::vector<ContractionRange>>();
@@ -101,7 +89,8 @@ std::map<std::string, Array> compute_matmul(const Run& run) {
     matmul(x, y, z.mutable_ref(), options);
   } else {
     const std::vector<Index> shape = request.placement->shape.z();
-    Array sum(accumulator(x.dtype()), shape), part(accumulator(x.dtype()), shape);
+    const DType type = accumulator_of(x.dtype());
+    Array sum(type, shape), part(type, shape);
     for (std::size_t p = 0; p < parts.size(); ++p) {
       for (std::size_t r = 0; r < parts[p].size(); ++r) {
         matmul(contraction_view(x, !request.trans_x, parts[p][r]),

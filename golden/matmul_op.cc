@@ -11,20 +11,10 @@
 namespace kref {
 namespace {
 
-constexpr DType kFloats[] = {DType::kF64,  DType::kF32,    DType::kF16,
-                             DType::kBF16, DType::kF8E4M3, DType::kF8E5M2};
-
 bool is_f8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
-bool is_int8(DType type) { return type == DType::kI8 || type == DType::kU8; }
-
-std::string tensor(const char* name, const Array& array) {
-  return detail::cat(name, ' ', to_string(array));
-}
 
 void check_dtypes(const Run& run, const Array& x, const Array& y) {
-  const bool legal = is_int8(x.dtype()) || std::find(std::begin(kFloats), std::end(kFloats),
-                                                     x.dtype()) != std::end(kFloats);
-  if (!legal) {
+  if (!has_product(x.dtype())) {
     refuse_run(run, "in.x has element type ", name_of(x.dtype()),
                ", expected F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I8 or U8");
   }
@@ -35,7 +25,7 @@ void check_dtypes(const Run& run, const Array& x, const Array& y) {
 }
 
 DType out_dtype(const Run& run, const Options& options, DType in) {
-  if (is_int8(in)) return options.dtype("out_dtype", {DType::kI32}).value_or(DType::kI32);
+  if (!is_float(in)) return options.dtype("out_dtype", {DType::kI32}).value_or(DType::kI32);
   const auto out = options.dtype("out_dtype", {DType::kF64, DType::kF32, DType::kF16, DType::kBF16,
                                                DType::kF8E4M3, DType::kF8E5M2});
   if (!out && is_f8(in)) {
@@ -44,39 +34,31 @@ DType out_dtype(const Run& run, const Options& options, DType in) {
   return out.value_or(in);
 }
 
-std::string precision(const Run& run, const Options& options, DType in) {
-  if (in == DType::kF32)
-    return options.choice("precision", "f32", {"bf16", "bf16_x3", "bf16_x6", "f32"});
+Precision precision(const Run& run, const Options& options, DType in) {
+  if (in == DType::kF32) {
+    const auto name = [](std::size_t i) { return name_of(kPrecisions[i]); };
+    static_assert(std::size(kPrecisions) == 4);
+    const std::string chosen =
+        options.choice("precision", name_of(Precision::kF32), {name(0), name(1), name(2), name(3)});
+    return *std::find_if(std::begin(kPrecisions), std::end(kPrecisions),
+                         [&](Precision p) { return chosen == name_of(p); });
+  }
   if (options.find("precision") != nullptr) {
     refuse_run(run, "option precision is for F32 inputs only, in.x is ", name_of(in));
   }
-  return "";
+  return Precision::kF32;
 }
 
 // Binds m, n, k and the batch from the shapes.
 void bind_sizes(const Run& run, const Array& x, const Array& y, MatmulRun& out) {
-  for (const auto& [name, array] : {std::pair{"in.x", &x}, std::pair{"in.y", &y}}) {
-    if (array->rank() < 2) {
-      refuse_run(run, tensor(name, *array), " has rank ", array->rank(), ", expected 2 or more");
-    }
+  try {
+    const MatmulSizes sizes = matmul_sizes(x, y, out.trans_x, out.trans_y, "", "in.");
+    out.m = sizes.m, out.n = sizes.n, out.k = sizes.k;
+    out.shared_y = sizes.shared_y;
+  } catch (const Error& e) {
+    refuse_run(run, e.what());
   }
-  const auto xs = x.shape(), ys = y.shape();
-  const std::size_t xr = xs.size(), yr = ys.size();
-  out.m = xs[xr - (out.trans_x ? 1 : 2)];
-  out.k = xs[xr - (out.trans_x ? 2 : 1)];
-  out.n = ys[yr - (out.trans_y ? 2 : 1)];
-  const Index y_k = ys[yr - (out.trans_y ? 1 : 2)];
-  const auto dims = [](bool swapped) { return swapped ? " (stored transposed)" : ""; };
-  if (out.k != y_k) {
-    refuse_run(run, tensor("in.x", x), dims(out.trans_x), " has K = ", out.k, ", ",
-               tensor("in.y", y), dims(out.trans_y), " has K = ", y_k);
-  }
-  out.batch.assign(xs.begin(), xs.end() - 2);
-  out.shared_y = yr == 2;
-  if (yr > 2 && !std::equal(out.batch.begin(), out.batch.end(), ys.begin(), ys.end() - 2)) {
-    refuse_run(run, "in.y has batch ", shape_string(ys.first(yr - 2)), ", expected that of in.x, ",
-               shape_string(out.batch), ", or none");
-  }
+  out.batch.assign(x.shape().begin(), x.shape().end() - 2);
 }
 
 void place(const Run& run, MatmulRun& out) {

@@ -4,10 +4,10 @@
 
 #include <array>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "golden/operation.h"
+#include "kernels/dot.h"
 #include "sharding/matmul_placement.h"
 
 namespace kref {
@@ -18,7 +18,7 @@ Operation matmul_operation();
 // What a matmul run asks for, out of its tensors and options.
 struct MatmulRun {
   bool trans_x = false, trans_y = false;
-  std::string precision;  // "bf16", "bf16_x3", "bf16_x6", "f32" for F32 inputs; else ""
+  Precision precision = Precision::kF32;  // of F32 inputs
   DType out_dtype = DType::kF32;
   // m, n, k of a grid step: the option, else kref's choice for what one device multiplies.
   std::array<Index, 3> tile{};

@@ -2,35 +2,30 @@
 #include "golden/matmul_sums.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 namespace kref {
 
 ProductSizes::ProductSizes(const ArrayRef& x, const ArrayRef& y,
-                           const reference::MatmulOptions& options) {
-  const std::size_t xr = x.rank, yr = y.rank;
-  KREF_CHECK(xr >= 2 && (yr == xr || yr == 2), "matmul: x is ", to_string(x), ", y is ",
-             to_string(y), ", expected [*B, M, K] and [*B, K, N] or [K, N]");
-  for (std::size_t d = 0; d + 2 < xr; ++d) batches *= x.extents[d];
-  m = x.extents[xr - (options.trans_x ? 1 : 2)];
-  k = x.extents[xr - (options.trans_x ? 2 : 1)];
-  n = y.extents[yr - (options.trans_y ? 2 : 1)];
-  shared_y = yr != xr;
+                           const reference::MatmulOptions& options)
+    : MatmulSizes(matmul_sizes(x, y, options.trans_x, options.trans_y)) {
+  for (std::size_t d = 0; d + 2 < x.rank; ++d) batches *= x.extents[d];
 }
 
-namespace {
-
-// The bf16 nearest to v, ties to even, as an f32; overflows to infinity.
-float nearest_bf16(float v) {
-  if (std::isnan(v)) return v;
-  auto bits = std::bit_cast<std::uint32_t>(v);
-  bits += 0x7FFF + ((bits >> 16) & 1);
-  return std::bit_cast<float>(bits & 0xFFFF0000u);
+reference::Parts parts_for(Precision precision) {
+  switch (precision) {
+    case Precision::kBF16:
+      return reference::Parts::kBF16;
+    case Precision::kBF16x3:
+      return reference::Parts::kBF16x3;
+    case Precision::kBF16x6:
+      return reference::Parts::kBF16x6;
+    case Precision::kF32:
+      break;
+  }
+  return reference::Parts::kAll;
 }
-
-}  // namespace
 
 int part_count(reference::Parts parts) {
   switch (parts) {
@@ -57,7 +52,7 @@ int parts_of(double v, reference::Parts parts, double (&out)[3]) {
   // In f32, where an element comes from and where its parts are exact.
   auto rest = static_cast<float>(v);
   for (int e = 0; e < count; ++e) {
-    const float part = nearest_bf16(rest);
+    const float part = static_cast<float>(bf16(rest));
     out[e] = part;
     rest -= part;
   }
@@ -65,15 +60,8 @@ int parts_of(double v, reference::Parts parts, double (&out)[3]) {
 }
 
 double flush_limit(DType type) {
-  switch (type) {
-    case DType::kF32:
-    case DType::kBF16:
-      return 0x1p-126;
-    case DType::kF64:
-      return 0x1p-1022;
-    default:
-      return 0;
-  }
+  const bool flushed = type == DType::kF64 || type == DType::kF32 || type == DType::kBF16;
+  return flushed ? smallest_normal(type) : 0;
 }
 
 double flushed_part(double v, reference::Parts parts, double limit) {

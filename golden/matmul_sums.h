@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "dsl/array.h"
+#include "kernels/matmul.h"
 #include "kernels/reference.h"
 
 namespace kref {
 
 // Sizes of a product, with the batch dimensions taken together.
-struct ProductSizes {
-  Index batches = 1, m = 0, n = 0, k = 0;
-  bool shared_y = false;  // y has no batch dimensions
+struct ProductSizes : MatmulSizes {
+  Index batches = 1;
 
   ProductSizes(const ArrayRef& x, const ArrayRef& y, const reference::MatmulOptions& options);
 };
@@ -44,6 +44,9 @@ enum class SumsWanted { kAll, kValue };
 ProductSums sums_by_tiles(const ArrayRef& x, const ArrayRef& y,
                           const reference::MatmulOptions& options,
                           SumsWanted wanted = SumsWanted::kAll);
+
+// The oracle's spelling of a precision.
+reference::Parts parts_for(Precision precision);
 
 // The parts of one value under a precision mode; returns their number.
 int parts_of(double v, reference::Parts parts, double (&out)[3]);

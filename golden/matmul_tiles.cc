@@ -64,15 +64,7 @@ class Widener {
 // The largest part of x times all parts of y, the next times all but the smallest, and so on: the
 // products of a precision mode, one matmul a part of x.
 int matmuls(const Sum& sum, reference::Parts parts) {
-  if (sum.x == Factor::kFlushed || sum.y == Factor::kFlushed) return 1;
-  switch (parts) {
-    case reference::Parts::kBF16x3:
-      return 2;
-    case reference::Parts::kBF16x6:
-      return 3;
-    default:
-      return 1;
-  }
+  return sum.x == Factor::kFlushed || sum.y == Factor::kFlushed ? 1 : part_count(parts);
 }
 
 template <class T>

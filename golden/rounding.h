@@ -10,21 +10,6 @@
 
 namespace kref {
 
-// The smallest normal number of a float type.
-constexpr double smallest_normal(DType type) {
-  switch (type) {
-    case DType::kF64:
-      return 0x1p-1022;
-    case DType::kF16:
-    case DType::kF8E5M2:
-      return 0x1p-14;
-    case DType::kF8E4M3:
-      return 0x1p-6;
-    default:
-      return 0x1p-126;
-  }
-}
-
 // Half the distance between the neighbours of |t| in a float type: the most that rounding to
 // nearest changes t by. As if exponents went on past the range, up to that of f64; 0 for integers
 // and for t = 0, finite also for infinite t.

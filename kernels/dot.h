@@ -18,6 +18,25 @@ enum class Precision {
   kF32,     // F32_F32_F32
 };
 
+// All of them.
+inline constexpr Precision kPrecisions[] = {Precision::kBF16, Precision::kBF16x3,
+                                            Precision::kBF16x6, Precision::kF32};
+
+// As run files spell it: "bf16", "bf16_x3", "bf16_x6", "f32".
+constexpr const char* name_of(Precision precision) {
+  switch (precision) {
+    case Precision::kBF16:
+      return "bf16";
+    case Precision::kBF16x3:
+      return "bf16_x3";
+    case Precision::kBF16x6:
+      return "bf16_x6";
+    case Precision::kF32:
+      break;
+  }
+  return "f32";
+}
+
 // How the operands of a product are stored and multiplied.
 struct DotOptions {
   bool trans_x = false;                   // x is stored (k, m)

@@ -35,32 +35,18 @@ void check_view(const char* name, const ArrayRef& a) {
              " with stride ", a.strides[last], " in its last dimension, expected 1");
 }
 
-// The sizes of a product, with every operand's shape checked against them.
-struct Sizes {
-  Index m, n, k;
-};
+// The extent of one of the last two dimensions.
+Index inner(const ArrayRef& a, bool first) { return a.extents[a.rank - (first ? 2 : 1)]; }
 
-Sizes check_shapes(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
-                   const MatmulOptions& o) {
-  KREF_CHECK(x.rank >= 2, "matmul: x is ", to_string(x), ", expected rank 2 or more");
-  KREF_CHECK(y.rank == 2 || y.rank == x.rank, "matmul: y is ", to_string(y),
-             ", expected rank 2 or the rank of x, ", x.rank);
+// The sizes of a product, with every operand's shape checked against them.
+MatmulSizes check_shapes(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
+                         const MatmulOptions& o) {
+  const MatmulSizes s = matmul_sizes(x, y, o.trans_x, o.trans_y);
   KREF_CHECK(z.rank == x.rank, "matmul: z is ", to_string(z), ", expected the rank of x, ", x.rank);
   check_view("matmul: x", x);
   check_view("matmul: y", y);
   check_view("matmul: z", z);
-  const std::size_t batch = x.rank - 2;
-  const auto inner = [](const ArrayRef& a, bool first) {
-    return a.extents[a.rank - (first ? 2 : 1)];
-  };
-  const Sizes s{inner(x, !o.trans_x), inner(y, o.trans_y), inner(x, o.trans_x)};
-  const Index k = inner(y, !o.trans_y);
-  KREF_CHECK(k == s.k, "matmul: the contracting axis k is ", s.k, " in x ", to_string(x),
-             o.trans_x ? " (transposed)" : "", " and ", k, " in y ", to_string(y),
-             o.trans_y ? " (transposed)" : "");
-  for (std::size_t d = 0; d < batch; ++d) {
-    KREF_CHECK(y.rank == 2 || y.extents[d] == x.extents[d], "matmul: batch axis ", d, " is ",
-               x.extents[d], " in x ", to_string(x), " and ", y.extents[d], " in y ", to_string(y));
+  for (std::size_t d = 0; d + 2 < x.rank; ++d) {
     KREF_CHECK(z.extents[d] == x.extents[d], "matmul: batch axis ", d, " is ", x.extents[d],
                " in x ", to_string(x), " and ", z.extents[d], " in z ", to_string(z));
   }
@@ -121,6 +107,24 @@ void run(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z, const M
 
 }  // namespace
 
+MatmulSizes matmul_sizes(const ArrayRef& x, const ArrayRef& y, bool trans_x, bool trans_y,
+                         const char* context, const char* prefix) {
+  KREF_CHECK(x.rank >= 2, context, prefix, "x is ", to_string(x), ", expected rank 2 or more");
+  KREF_CHECK(y.rank == 2 || y.rank == x.rank, context, prefix, "y is ", to_string(y),
+             ", expected rank 2 or the rank of x, ", x.rank);
+  const MatmulSizes s{inner(x, !trans_x), inner(y, trans_y), inner(x, trans_x), y.rank != x.rank};
+  const Index k = inner(y, !trans_y);
+  KREF_CHECK(k == s.k, context, prefix, "x ", to_string(x), trans_x ? " (stored transposed)" : "",
+             " has the contracting axis k = ", s.k, ", ", prefix, "y ", to_string(y),
+             trans_y ? " (stored transposed)" : "", " has k = ", k);
+  for (std::size_t d = 0; d + 2 < x.rank && !s.shared_y; ++d) {
+    KREF_CHECK(y.extents[d] == x.extents[d], context, prefix, "x ", to_string(x), " has ",
+               x.extents[d], " along batch axis ", d, ", ", prefix, "y ", to_string(y), " has ",
+               y.extents[d]);
+  }
+  return s;
+}
+
 MatmulTile default_matmul_tile([[maybe_unused]] DType type, Index m, Index n, Index k) {
   const auto at_least_one = [](Index v) { return v < 1 ? 1 : v; };
   // Packing costs a tile m x n x k about (1/m + 1/n) of its arithmetic, so tiles are large; but not
@@ -142,7 +146,7 @@ MatmulTile default_matmul_tile([[maybe_unused]] DType type, Index m, Index n, In
 void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
             const MatmulOptions& options) {
   check_types(x, y, z, options);
-  const Sizes s = check_shapes(x, y, z, options);
+  const MatmulSizes s = check_shapes(x, y, z, options);
   MatmulOptions o = options;
   if (o.tile == MatmulTile{}) o.tile = default_matmul_tile(x.dtype, s.m, s.n, s.k);
   KREF_CHECK(o.tile.m > 0 && o.tile.n > 0 && o.tile.k > 0, "matmul: tile is [", o.tile.m, ", ",

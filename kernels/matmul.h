@@ -21,6 +21,18 @@ struct MatmulOptions {
   MatmulTile tile = {};                   // changes no bit of the result
 };
 
+// The sizes of a product, out of the shapes of its operands.
+struct MatmulSizes {
+  Index m = 0, n = 0, k = 0;
+  bool shared_y = false;  // y is [K, N], without the batch dimensions of x
+};
+
+// The rule for the shapes of x and y, which is the same wherever a product is asked for. Error,
+// naming operand and axis with expected and found, when they do not fit; its text begins with
+// `context`, and the operands' names with `prefix`.
+MatmulSizes matmul_sizes(const ArrayRef& x, const ArrayRef& y, bool trans_x, bool trans_y,
+                         const char* context = "matmul: ", const char* prefix = "");
+
 // z [*B, M, N] = x [*B, M, K] y [*B, K, N], or y [K, N] for the whole batch. x and y have one
 // element type: any float, s8 or u8. z is any float for float operands and s32 for integers. Sums
 // run along k ascending in f32 (f64 for f64, wrapping s32 for integers) as dot_add says, and are

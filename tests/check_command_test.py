@@ -137,7 +137,7 @@ class Check(CommandTest):
         self.refused("check", GOOD, "--set", "precision", mentions="expected NAME=VALUE")
         self.refused("check", GOOD, "--set", "trans_x=1", mentions="expected true or false")
         # trans_y turns x (7, 11), y (11, 13) into no product at all: the option reaches the rules.
-        self.refused("check", GOOD, "--set", "trans_y=true", mentions="K = 13")
+        self.refused("check", GOOD, "--set", "trans_y=true", mentions="k = 13")
 
     def test_placement(self):
         code, _, err = kref("check", RUNS / "m16-trans-both.safetensors", "--mesh", "X=3", "--in-spec", "x=X,None,None",

@@ -267,9 +267,20 @@ TEST_CASE("element types: names, sizes, poison, roundoff") {
         CHECK(static_cast<double>(T(1 + u)) == 1);
         if constexpr (!std::is_same_v<T, double>)
           CHECK(static_cast<double>(T(1 + u * (1 + 0x1p-20))) == 1 + 2 * u);
+        // Its neighbours above lie as far away as those below, which are half as far from zero.
+        const double s = smallest_normal(type), gap = 2 * u * s;
+        if constexpr (!std::is_same_v<T, double>) {
+          CHECK(static_cast<double>(T(s + gap)) == s + gap);
+          CHECK(static_cast<double>(T(s - gap)) == s - gap);
+          CHECK(static_cast<double>(T(s / 2 + gap)) == s / 2 + gap);
+          CHECK(static_cast<double>(T(s + 0.5 * gap)) == s);
+          CHECK(static_cast<double>(T(2 * s + gap)) == 2 * s);
+        } else {
+          CHECK(s == std::numeric_limits<double>::min());
+        }
       }
     });
-    if (!is_float(type)) CHECK(unit_roundoff(type) == 0);
+    if (!is_float(type)) CHECK(unit_roundoff(type) + smallest_normal(type) == 0);
   }
   CHECK(1 + 1.5 * unit_roundoff(DType::kF64) == 1 + 0x1p-52);
   DType type = DType::kF64;

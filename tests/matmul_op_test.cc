@@ -47,17 +47,19 @@ TEST_CASE("what cannot be a matmul is refused by name") {
     return refusal(run_of(x, y, nlohmann::json::parse(set)));
   };
   CHECK(refusal(run_of(x, y)) == "accepted");
-  CHECK(refusal(run_of(f32({6}), y)) == "in.x F32[6] has rank 1, expected 2 or more");
-  CHECK(refusal(run_of(x, f32({6}))) == "in.y F32[6] has rank 1, expected 2 or more");
-  CHECK(refusal(run_of(x, f32({5, 6}))) == "in.x F32[4,6] has K = 6, in.y F32[5,6] has K = 5");
-  CHECK(with(R"({"trans_x": true})") ==
-        "in.x F32[4,6] (stored transposed) has K = 4, in.y F32[6,5] has K = 6");
+  CHECK(refusal(run_of(f32({6}), y)) == "in.x is F32[6], expected rank 2 or more");
+  CHECK(refusal(run_of(x, f32({6}))) == "in.y is F32[6], expected rank 2 or the rank of x, 2");
+  CHECK(refusal(run_of(x, f32({5, 6}))) ==
+        "in.x F32[4,6] has the contracting axis k = 6, in.y F32[5,6] has k = 5");
+  CHECK(
+      with(R"({"trans_x": true})") ==
+      "in.x F32[4,6] (stored transposed) has the contracting axis k = 4, in.y F32[6,5] has k = 6");
   CHECK(refusal(run_of(f32({2, 4, 6}), f32({3, 6, 5}))) ==
-        "in.y has batch [3], expected that of in.x, [2], or none");
+        "in.x F32[2,4,6] has 2 along batch axis 0, in.y F32[3,6,5] has 3");
   CHECK(refusal(run_of(f32({2, 3, 4, 6}), f32({3, 6, 5}))) ==
-        "in.y has batch [3], expected that of in.x, [2,3], or none");
+        "in.y is F32[3,6,5], expected rank 2 or the rank of x, 4");
   CHECK(refusal(run_of(x, f32({1, 6, 5}))) ==
-        "in.y has batch [1], expected that of in.x, [], or none");
+        "in.y is F32[1,6,5], expected rank 2 or the rank of x, 2");
   CHECK(refusal(run_of(x, array(DType::kBF16, {6, 5}))) ==
         "in.y has element type BF16, expected that of in.x, F32");
   for (const DType type : {DType::kBool, DType::kI64, DType::kI32, DType::kI16, DType::kU32}) {

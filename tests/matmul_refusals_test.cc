@@ -18,7 +18,7 @@ TEST_CASE("requests that do not fit are refused by name") {
     CHECK_THROWS_WITH_AS(matmul(a, b, z.mutable_ref(), o), message, Error);
   };
   refused(x, x, DType::kF32, {2, 3}, {},
-          "matmul: the contracting axis k is 3 in x F32[2,3] and 2 in y F32[2,3]");
+          "matmul: x F32[2,3] has the contracting axis k = 3, y F32[2,3] has k = 2");
   refused(x, y, DType::kF32, {2, 5}, {}, "matmul: axis n of z F32[2,5] is 5, expected 4");
   refused(x, y, DType::kI32, {2, 4}, {},
           "matmul: z is I32[2,4], expected a float type for x of F32");
