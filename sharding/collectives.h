@@ -12,6 +12,9 @@
 //
 // Sums run in ascending rank, in f32 for 16-bit and fp8 floats, wrapping for integers; bool sums as
 // s32. So no result depends on the schedule.
+//
+// An Array is handed over by reference: until every member is done with the collective its elements
+// must not be written, for example through a view taken before the call.
 #pragma once
 
 #include <optional>
@@ -31,11 +34,13 @@ enum class Typing { kChecked, kUnchecked };
 
 // The order in which a sum over ranks 0 .. n - 1 adds: ascending; or that of a ring which shifts
 // i -> i - 1 (sharding_semantics 2.6): chunk c of the n chunks as ranks c - 1, c - 2, ..., c + 1,
-// c.
+// c. The chunks of psum_scatter are the members' blocks, those of the others ceil(elements / n)
+// elements each of the flattened array.
 enum class SumOrder { kRank, kRing };
 
 // How the elements of a sum travel and are added. Not set: the operand's type on the wire; f32
-// accumulation for 16-bit and 8-bit floats, else the operand's type.
+// accumulation for 16-bit and 8-bit floats, else the operand's type. Both are floats where floats
+// are summed, integers where integers are; no running sum is in an 8-bit float.
 struct SumOptions {
   std::optional<DType> wire = {};        // each term is rounded to this type first
   std::optional<DType> accumulate = {};  // type of the running sum
@@ -226,11 +231,13 @@ struct AllToAll {
 };
 
 // Member dst gets the array of src for each pair (src, dst); zeros where no pair ends. Indices are
-// taken modulo n. Error: a source or a destination that is named twice.
+// taken modulo n. Error: a source or a destination that is named twice; `permutation` set
+// (pshuffle) and not all of 0 .. n - 1 named as both.
 struct Ppermute {
   static constexpr const char* kName = "ppermute";
   AxisNames axis_name;
   std::vector<std::pair<Index, Index>> perm;
+  bool permutation = false;
 
   std::vector<Index> result_shape(std::span<const Index> in, Index n) const;
   DType result_dtype(DType in) const;

@@ -42,7 +42,8 @@ class Exchange {
   virtual void match() = 0;
 
   // Bytes begin .. begin + bytes - 1 of what member `rank` offered, row-major: in place where that
-  // is possible, else copied to `scratch`, which holds as many bytes.
+  // is possible, else copied to `scratch`, which holds as many bytes; without scratch (null) then
+  // nullptr.
   virtual const std::byte* view(Index rank, std::size_t begin, std::size_t bytes,
                                 std::byte* scratch) = 0;
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the collectives share on their way over a transport; for collectives_*.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sharding/collectives.h"
+
+namespace kref::detail {
+
+// Dimension d of an array of `rank` dimensions, from the end when negative. Error that names the
+// collective and the option.
+std::size_t dimension(const char* collective, const char* option, Index d, std::size_t rank);
+
+// Product of the extents first .. last - 1; 0 of an array without elements, whose other extents may
+// be anything.
+Index product(std::span<const Index> shape, std::size_t first, std::size_t last);
+
+// What must agree beside axes, shape and type, as printed: "axis=0, tiled=true".
+std::string options_string(const AllGather& op);
+std::string options_string(const OwnSlice& op);
+std::string options_string(const PsumScatter& op);
+std::string options_string(const Psum& op);
+std::string options_string(const Pvary& op);
+std::string options_string(const Pmean& op);
+std::string options_string(const Pmax& op);
+std::string options_string(const Pargmax& op);
+std::string options_string(const AllToAll& op);
+std::string options_string(const Ppermute& op);
+std::string options_string(const Pbroadcast& op);
+std::string options_string(const PsumTo& op);
+
+// The name that JAX has for it: pmax and pmin are one value.
+template <class Op>
+const char* name_of_op(const Op& op) {
+  if constexpr (std::is_same_v<Op, Pmax>) return op.min ? "pmin" : "pmax";
+  if constexpr (std::is_same_v<Op, Pargmax>) return op.min ? "pargmin" : "pargmax";
+  return Op::kName;
+}
+
+template <class Op>
+const AxisIndexGroups& groups_of(const Op& op) {
+  static const AxisIndexGroups none;
+  if constexpr (requires { op.axis_index_groups; }) {
+    return op.axis_index_groups;
+  } else {
+    return none;
+  }
+}
+
+// Where the result depends on the size of the group, the groups have one size.
+template <class Op>
+GroupSizes group_sizes(const Op& op) {
+  if constexpr (std::is_same_v<Op, Pvary>) return op.mean ? GroupSizes::kEqual : GroupSizes::kAny;
+  constexpr bool equal = std::is_same_v<Op, AllGather> || std::is_same_v<Op, OwnSlice> ||
+                         std::is_same_v<Op, PsumScatter> || std::is_same_v<Op, AllToAll> ||
+                         std::is_same_v<Op, Pmean>;
+  return equal ? GroupSizes::kEqual : GroupSizes::kAny;
+}
+
+// Runs f; an Error gets the place of the call.
+template <class F>
+auto at_call(CallSite where, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    const std::string place = to_string(where);
+    if (place.empty()) throw;
+    throw Error(cat(e.what(), " (called at ", place, ")"));
+  }
+}
+
+// Group of this device, shape and type of its result.
+struct Prepared {
+  ReplicaGroup group;
+  std::vector<Index> shape;
+  DType dtype = DType::kF32;
+};
+
+// Refuses what one device can see alone.
+template <class Op>
+Prepared prepare(const Op& op, const Device& device, const Array& x, CallSite where) {
+  return at_call(where, [&] {
+    check_groups(device.mesh(), op.axis_name, groups_of(op), group_sizes(op), name_of_op(op));
+    Prepared out;
+    out.group = replica_group(device.mesh(), op.axis_name, groups_of(op), device.index());
+    out.shape = op.result_shape(x.shape(), out.group.size());
+    out.dtype = op.result_dtype(x.dtype());
+    return out;
+  });
+}
+
+// Posts x. `target`: memory of this device that the others write, or an empty array; it is held
+// with x, since a device that fails may leave while others write still.
+template <class Op>
+std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup& group,
+                               const Array& x, CallSite where, Array* target = nullptr) {
+  Offer offer;
+  offer.operation = name_of_op(op);
+  offer.axes = op.axis_name;
+  offer.group = group;
+  offer.options = options_string(op);
+  offer.dtype = x.dtype();
+  offer.shape.assign(x.shape().begin(), x.shape().end());
+  offer.where = where;
+  offer.data = x;
+  if (target != nullptr) {
+    offer.target = target->mutable_data();
+    offer.target_bytes = target->bytes();
+    const auto both = std::make_shared<std::pair<Array, Array>>(x, *target);
+    offer.data = Array(x.dtype(), x.shape(), both, x.data());
+  }
+  return device.transport().post(std::move(offer));
+}
+
+// A Pending whose done() is `finish`, which may hold what cannot be copied.
+template <class F>
+Pending deferred(F finish) {
+  struct Work final : Pending::Work {
+    F f;
+    explicit Work(F work) : f(std::move(work)) {}
+    Array finish() override { return f(); }
+  };
+  return Pending(std::make_unique<Work>(std::move(finish)));
+}
+
+}  // namespace kref::detail
