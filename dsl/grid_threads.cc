@@ -14,6 +14,7 @@
 
 #include "dsl/grid_run.h"
 #include "dsl/tensor.h"
+#include "dsl/thread_share.h"
 #include "dsl/threads.h"
 
 namespace kref {
@@ -29,7 +30,9 @@ void set_threads(int count) {
 
 int threads() {
   const int count = thread_count;
-  return count > 0 ? count : omp_get_max_threads();
+  const int all = count > 0 ? count : omp_get_max_threads();
+  const int share = detail::thread_share();
+  return share > 0 ? std::min(share, all) : all;
 }
 
 namespace detail {
@@ -68,8 +71,10 @@ int create(int wanted) {
     }
   }
   for (std::thread& t : created) t.join();
-  // The system counts a thread for a moment after it was joined.
-  for (int wait = 0; wait < 1000 && running() > before; ++wait) {
+  // The system counts a thread for a moment after it was joined. No longer than that: where others
+  // create threads meanwhile, the count does not come back.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  for (int wait = 0; running() > before && std::chrono::steady_clock::now() < until; ++wait) {
     if (wait < 100) {
       std::this_thread::yield();
     } else {

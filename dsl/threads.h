@@ -9,7 +9,8 @@ namespace kref {
 // gives. Error when negative; a run that needs more threads than the system gives is refused.
 void set_threads(int count);
 
-// What the next Grid::run will use at most.
+// What the next Grid::run of this thread will use at most: less within a device, which has its
+// share of them (thread_share.h).
 int threads();
 
 }  // namespace kref

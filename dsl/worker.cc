@@ -129,6 +129,10 @@ void Worker::run_points(Index first, Index end) {
         if (t > 0) moved = advance();
         if (number >= failure_.step.load(std::memory_order_relaxed)) [[unlikely]]
           break;
+        if (failure_.stop != nullptr && failure_.stop->load(std::memory_order_relaxed))
+            [[unlikely]] {
+          throw Stopped(cat("grid '", program_.name, "': stopped before step ", number));
+        }
         enter_step(moved, t == 0);
         chunk_start_ = false;
         body_.call(body_.object, step);

@@ -9,13 +9,17 @@
 
 #include "dsl/poison.h"
 #include "dsl/program.h"
+#include "dsl/thread_share.h"
 
 namespace kref::detail {
 
-// The error of the lowest step, whichever thread meets it first.
+// The error of the lowest step, whichever thread meets it first. Made by the thread that runs the
+// grid.
 struct Failure {
   static constexpr Index kNone = std::numeric_limits<Index>::max();
   std::atomic<Index> step{kNone};
+  // When whoever runs the grid is to stop; null: never.
+  const std::atomic<bool>* const stop = stop_signal();
 
   void report(Index at, std::exception_ptr what);
   // After all threads are done.
