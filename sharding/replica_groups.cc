@@ -130,7 +130,7 @@ ReplicaGroup replica_group(const Mesh& mesh, const AxisNames& axes, const AxisIn
     for (const Index k : group) out.members.push_back(device_along(list, first, k));
     return out;
   }
-  KREF_DCHECK(!"check_groups passed");
+  KREF_DCHECK(false);  // check_groups passed: some list has the index
   return out;
 }
 

@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parent.parent
-OPENS_THREADS = re.compile(r"dsl/grid\w*\.cc")
+OPENS_THREADS = re.compile(r"dsl/grid\w*\.cc")  # a team for a grid
+OWNS_THREADS = re.compile(r"dsl/grid_threads\.cc|sharding/device_threads\.cc")  # those of devices, which stay
 # Absolute paths of some machine; spelled so that this line does not match.
 MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(?:work|tmp|home|root|Users|builds)/")
 LAYERS = ["dsl", "kernels", "sharding", "golden"]  # each may include itself and those before it
@@ -70,6 +71,8 @@ def check_source(path, lines):
             check_include(path, number, include.group(1))
         if re.search(r"#\s*pragma\s+omp", line) and top in LAYERS and not OPENS_THREADS.fullmatch(path):
             fail(path, number, "#pragma omp: threads are opened in dsl/grid*.cc only")
+        if re.search(r"\bstd::(thread|jthread|async)\b(?!::)", line) and top in LAYERS and not OWNS_THREADS.fullmatch(path):
+            fail(path, number, "threads are created in dsl/grid_threads.cc and sharding/device_threads.cc only")
         if re.search(r"\b(TODO|FIXME|XXX)\b", line) and path != "tests/tree_check.py":
             fail(path, number, "a note to oneself: do it or file an issue")
     if top == "kernels" and any(re.match(r'\s*#\s*include\s+<hwy/', l) for l in lines) and not path.endswith("-inl.h") and not (
