@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sharding/shard_map.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "sharding/block_view.h"
+
+namespace kref::detail {
+namespace {
+
+std::string result_name(std::size_t i) { return cat("result ", i); }
+
+// Refuses a spec that no array on this mesh could have, before there is one: a shape that fits as
+// many dimensions as the spec has.
+void check_spec_alone(const Placement& spec, const Mesh& mesh, const std::string& operand) {
+  std::vector<Index> shape;
+  for (std::size_t d = 0; d < spec.spec.entries.size(); ++d) {
+    Index extent = 1;
+    for (const std::string& axis : spec.spec[d]) extent *= mesh.find(axis) ? mesh.size(axis) : 1;
+    shape.push_back(extent);
+  }
+  check_placement(spec, shape, mesh, operand);
+}
+
+void check_count(const Specs& specs, Index expected, const char* what, const char* field) {
+  const auto given = static_cast<Index>(specs.each.size());
+  KREF_CHECK(specs.shared || expected == kAnyCount || given == expected, "shard_map: the body has ",
+             expected, ' ', what, ", but ", field, " has ", given,
+             given == 1 ? " entry" : " entries");
+}
+
+// The first device along every axis that the placement says nothing of writes the result.
+bool writes(const Placement& placement, const Mesh& mesh, Index device) {
+  const std::vector<Index> at = mesh.coordinates(device);
+  const auto& unreduced = placement.unreduced;
+  for (std::size_t k = 0; k < at.size(); ++k) {
+    const std::string& axis = mesh.axes()[k].name;
+    if (at[k] == 0 || placement.spec.names(axis)) continue;
+    if (std::find(unreduced.begin(), unreduced.end(), axis) == unreduced.end()) return false;
+  }
+  return true;
+}
+
+// One result while the devices bring their blocks.
+class Assembly {
+ public:
+  // Copies a device's block to its place. The first device that comes decides the shape.
+  void take(Array block, const Placement& spec, const Device& device, std::size_t i) {
+    const bool writer = writes(spec, device.mesh(), device.index());
+    {
+      const std::lock_guard lock(mutex_);
+      if (!made_) {
+        make(block, spec, device, i, writer);
+      } else {
+        KREF_CHECK(block.dtype() == dtype_ && std::ranges::equal(block.shape(), local_),
+                   result_name(i), ": ", to_string(block.ref()), " here, but ", name_of(dtype_),
+                   shape_string(local_), " on device ", device.mesh().device_name(first_),
+                   "; every device returns the same shape and type");
+      }
+    }
+    if (!writer || done_) return;
+    copy_elements(block, block_view(target_, spec, device.mesh(), device.index()));
+  }
+  Array release() { return std::move(global_); }
+
+ private:
+  void make(Array& block, const Placement& spec, const Device& device, std::size_t i, bool writer) {
+    const Mesh& mesh = device.mesh();
+    local_.assign(block.shape().begin(), block.shape().end());
+    dtype_ = block.dtype();
+    first_ = device.index();
+    KREF_CHECK(spec.spec.entries.size() <= local_.size(), result_name(i), ": out_specs ",
+               to_string(spec), " which has length ", spec.spec.entries.size(),
+               ", but the body returned ", to_string(block.ref()), ", which has rank ",
+               local_.size(), local_.empty() ? "; a scalar takes P()" : "");
+    std::vector<Index> shape;
+    for (const std::string& axis : spec.unreduced) shape.push_back(mesh.size(axis));
+    for (std::size_t d = 0; d < local_.size(); ++d) {
+      shape.push_back(local_[d] * block_count(spec.spec[d], mesh));
+    }
+    made_ = true;
+    // A block that is the whole result and that nobody else holds needs no copy.
+    done_ = writer && std::ranges::equal(shape, local_) && block.owner().use_count() == 1;
+    if (done_) {
+      global_ = std::move(block);
+    } else {
+      global_ = Array::unwritten(dtype_, shape);
+      target_ = global_.mutable_ref();
+    }
+  }
+
+  std::mutex mutex_;
+  bool made_ = false, done_ = false;
+  std::vector<Index> local_;
+  DType dtype_ = DType::kF32;
+  Index first_ = 0;
+  Array global_;
+  MutableArrayRef target_;
+};
+
+}  // namespace
+
+ShardMapCore::ShardMapCore(const Mesh& mesh, ShardMapOptions options, Index arity, Index results,
+                           std::vector<ParameterRule> rules, CallSite where)
+    : mesh_(mesh),
+      options_(std::move(options)),
+      arity_(arity),
+      results_(results),
+      rules_(std::move(rules)),
+      where_(where) {
+  check_runnable(mesh_);
+  check_count(options_.in_specs, arity_, "arguments", "in_specs");
+  check_count(options_.out_specs, results_, "results", "out_specs");
+  for (std::size_t i = 0; i < options_.in_specs.each.size(); ++i) {
+    check_spec_alone(options_.in_specs.each[i], mesh_, argument_name(i));
+  }
+  for (std::size_t i = 0; i < options_.out_specs.each.size(); ++i) {
+    check_spec_alone(options_.out_specs.each[i], mesh_, result_name(i));
+  }
+}
+
+std::string ShardMapCore::argument_name(std::size_t i) const {
+  if (i < options_.names.size() && !options_.names[i].empty()) return options_.names[i];
+  return cat("argument ", i);
+}
+
+void ShardMapCore::check_arguments(std::span<const ShardArgument> arguments) const {
+  const auto given = static_cast<Index>(arguments.size());
+  KREF_CHECK(arity_ == kAnyCount || given == arity_, "shard_map: called with ", given,
+             " arguments, but the body takes ", arity_);
+  KREF_CHECK(options_.in_specs.shared || arguments.size() == options_.in_specs.each.size(),
+             "shard_map: called with ", given, " arguments, but in_specs has ",
+             options_.in_specs.each.size(), " entries");
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const ArrayRef& whole = arguments[i].view();
+    const Placement& spec = options_.in_specs[i];
+    const std::size_t leading = spec.unreduced.size();
+    for (std::size_t u = 0; u < leading; ++u) {
+      KREF_CHECK(u < whole.rank && whole.extents[u] == mesh_.size(spec.unreduced[u]),
+                 argument_name(i), ": ", to_string(whole), " has no leading dimension of ",
+                 mesh_.size(spec.unreduced[u]), " for the unreduced axis '", spec.unreduced[u],
+                 "' of ", to_string(spec));
+    }
+    check_placement(spec, whole.shape().subspan(leading), mesh_, argument_name(i));
+    if (i >= rules_.size() || !rules_[i].dtype) continue;
+    KREF_CHECK(whole.dtype == *rules_[i].dtype && whole.rank - leading == rules_[i].rank,
+               argument_name(i), " is ", to_string(whole), ", but the body takes ",
+               name_of(*rules_[i].dtype), " of rank ", rules_[i].rank);
+  }
+}
+
+std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
+                                     const ShardBody& body) const {
+  check_arguments(arguments);
+  // One a result; of a body that returns a vector, as many as there are out_specs.
+  const bool any = results_ == kAnyCount;
+  const std::size_t count =
+      any ? options_.out_specs.each.size() : static_cast<std::size_t>(results_);
+  KREF_CHECK(!any || !options_.out_specs.shared,
+             "shard_map: the body returns any number of results, expected a list of out_specs");
+  std::vector<Assembly> assemblies(count);
+  const auto each = [&](Device& device) {
+    std::vector<Array> locals, results;
+    locals.reserve(arguments.size());
+    results.reserve(count);
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      locals.push_back(
+          dense(block_view(arguments[i].view(), options_.in_specs[i], mesh_, device.index()),
+                arguments[i].owner()));
+    }
+    body(device, locals, results);
+    KREF_CHECK(results.size() == count, "shard_map: the body returned ", results.size(),
+               " results, but out_specs has ", count, " entries");
+    for (std::size_t i = 0; i < count; ++i) {
+      assemblies[i].take(std::move(results[i]), options_.out_specs[i], device, i);
+    }
+  };
+  launch(mesh_, each, options_.launch, where_);
+  std::vector<Array> out;
+  out.reserve(count);
+  for (Assembly& assembly : assemblies) out.push_back(assembly.release());
+  return out;
+}
+
+}  // namespace kref::detail

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "sharding/shard_map.h"
+#include "tests/refusal.h"
+#include "tests/sharding_arrays.h"
+
+namespace kref {
+namespace {
+
+bool says(const std::string& message, const char* part) {
+  return message.find(part) != std::string::npos;
+}
+
+Array same(Device&, const Array& x) { return x; }
+
+TEST_CASE("behaviour 3: a spec longer than its array names length and rank, and P() for scalars") {
+  const Mesh mesh = Mesh::parse("x=2");
+  std::atomic<int> started{0};
+  const auto scalar = [&](Device&, const Array&) {
+    ++started;
+    return iota({});
+  };
+  const auto out = shard_map(mesh, {.in_specs = {P{"x"}}, .out_specs = {P{"x"}}}, scalar);
+  const std::string late = refusal([&] { out(iota({4})); });
+  CHECK(says(late, "which has length 1"));
+  CHECK(says(late, "which has rank 0"));
+  CHECK(says(late, "P()"));
+  started = 0;
+  const std::string early = refusal([&] { out(iota({})); });
+  CHECK(says(early, "argument 0"));
+  CHECK(says(early, "has rank 0"));
+  CHECK(says(early, "P()"));
+  CHECK(started == 0);
+}
+
+TEST_CASE("behaviours 4 and 5: a dimension that the devices do not divide") {
+  const Mesh mesh = Mesh::parse("i=4,j=2");
+  const auto f =
+      shard_map(mesh, {.in_specs = {P{"i"}}, .out_specs = {P{"i"}}, .names = {"weights"}}, same);
+  const std::string message = refusal([&] { f(iota({2, 2})); });
+  CHECK(says(message, "weights: dimension 0 of size 2 is not divisible by the 4 devices"));
+  const auto g = shard_map(mesh, {.in_specs = {P{"i", "j"}}, .out_specs = {P{"i"}}}, same);
+  CHECK(says(refusal([&] { g(iota({4})); }), "rank 1"));
+  CHECK(says(refusal([&] { g(iota({8, 5})); }), "dimension 1 of size 5 is not divisible by the 2"));
+}
+
+TEST_CASE("counts that do not fit are refused before a device starts") {
+  const Mesh mesh = Mesh::parse("X=2");
+  std::atomic<int> started{0};
+  const auto two = [&](Device&, const Array& x, const Array&) {
+    ++started;
+    return std::pair(x, x);
+  };
+  CHECK(says(refusal([&] {
+               shard_map(mesh, {.in_specs = {P()}, .out_specs = {P(), P()}}, two);
+             }),
+             "the body has 2 arguments, but in_specs has 1 entry"));
+  CHECK(says(refusal([&] {
+               shard_map(mesh, {.in_specs = {P(), P()}, .out_specs = {P()}}, two);
+             }),
+             "the body has 2 results, but out_specs has 1 entry"));
+  const auto f = shard_map(mesh, {.in_specs = {P(), P()}, .out_specs = {P(), P()}}, two);
+  CHECK(says(refusal([&] { f(iota({2})); }), "called with 1 arguments, but the body takes 2"));
+  CHECK(started == 0);
+
+  const auto list = [](Device&, std::span<const Array> all) {
+    return std::vector<Array>(all.begin(), all.end());
+  };
+  const auto g = shard_map(mesh, {.in_specs = P(), .out_specs = {P(), P()}}, list);
+  CHECK(says(refusal([&] { g(iota({2})); }), "the body returned 1 results, but out_specs has 2"));
+}
+
+TEST_CASE("specs that no array could have are refused where shard_map is called") {
+  const Mesh mesh = Mesh::parse("X=2,Y=2");
+  const auto in = [&](const Placement& spec) {
+    return refusal([&] { shard_map(mesh, {.in_specs = {spec}, .out_specs = {P()}}, same); });
+  };
+  CHECK(says(in(P{"Z"}), "argument 0: spec P('Z') names axis 'Z'"));
+  CHECK(says(in(P{"Z"}), "not in the mesh X=2,Y=2"));
+  CHECK(says(in(P{"X", "X"}), "at most one positional dimension"));
+  CHECK(says(in(P{axes("X", "X")}), "dimension 0 twice"));
+  CHECK(says(in(Placement(P{"X"}, {.unreduced = {"X"}})), "'X'"));
+  CHECK(says(refusal([&] { shard_map(mesh, {.in_specs = {P()}, .out_specs = {P{"Q"}}}, same); }),
+             "result 0: spec P('Q')"));
+}
+
+TEST_CASE("an argument of another type than the body takes is refused by name") {
+  const Mesh mesh = Mesh::parse("X=2");
+  const auto body = [](Device&, Ref<const float, 2> x) { return Tensor<float, 2>(x.extents(), 1); };
+  const auto f = shard_map(mesh, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, body);
+  CHECK(says(refusal([&] {
+               f(iota({2, 2}, 0, DType::kI32));
+             }),
+             "argument 0 is I32[2,2], but the body takes F32 of rank 2"));
+  CHECK(says(refusal([&] { f(iota({2, 2, 2})); }), "but the body takes F32 of rank 2"));
+  CHECK(values(f(iota({2, 2}))) == std::vector<double>{1, 1, 1, 1});
+}
+
+TEST_CASE("devices that return different shapes are named, and the mesh works afterwards") {
+  const Mesh mesh = Mesh::parse("X=4");
+  const auto body = [](Device& device, const Array& x) {
+    return device.index() == 2 ? iota({3}) : x;
+  };
+  const auto f = shard_map(mesh, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, body);
+  const std::string message = refusal([&] { f(iota({8})); });
+  CHECK(says(message, "result 0"));
+  CHECK(says(message, "F32[3]"));
+  CHECK(says(message, "X=2"));
+  CHECK(says(message, "every device returns the same shape"));
+  const auto good = shard_map(mesh, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, same);
+  CHECK(values(good(iota({8}))) == values(iota({8})));
+}
+
+}  // namespace
+}  // namespace kref
