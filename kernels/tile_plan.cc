@@ -10,7 +10,8 @@ struct Dim {
 };
 
 // Dimension d of the output and what each operand does along it.
-Dim matched_dim(const char* verb, const Operand* operands, std::size_t count, std::size_t d) {
+Dim matched_dim(const char* verb, const Operand* operands, std::size_t count, std::size_t d,
+                bool empty) {
   const ArrayRef& out = operands[count - 1].view;
   Dim dim;
   dim.extent = out.extents[d];
@@ -24,8 +25,9 @@ Dim matched_dim(const char* verb, const Operand* operands, std::size_t count, st
                to_string(out));
     dim.stride[o] = extent == 1 ? 0 : v.strides[d - missing];
   }
-  KREF_CHECK(dim.stride[count - 1] != 0 || dim.extent <= 1, verb, ": ", operands[count - 1].name,
-             " repeats its elements along dimension ", d, " (stride 0), it cannot be written");
+  KREF_CHECK(dim.stride[count - 1] != 0 || dim.extent <= 1 || empty, verb, ": ",
+             operands[count - 1].name, " repeats its elements along dimension ", d,
+             " (stride 0), it cannot be written");
   return dim;
 }
 
@@ -59,9 +61,9 @@ TilePlan::TilePlan(const char* verb, const Operand* operands, std::size_t count,
     element_bytes_[o] = static_cast<Index>(size_of(operands[o].view.dtype));
     first_.side[o].data = const_cast<void*>(operands[o].view.data);
   }
+  for (const Index extent : out.shape()) empty_ = empty_ || extent == 0;
   for (std::size_t d = 0; d < out.rank; ++d) {
-    const Dim dim = matched_dim(verb, operands, count, d);
-    empty_ = empty_ || dim.extent == 0;
+    const Dim dim = matched_dim(verb, operands, count, d, empty_);
     if (dim.extent == 1) continue;
     if (n > 0 && mergeable(dims[n - 1], dim, count)) {
       const Index outer = dims[n - 1].extent;
