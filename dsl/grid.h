@@ -162,7 +162,8 @@ class Grid {
   // are copied; a body cannot tell. May be called again. With KREF_CHECKS=full in the environment:
   // check(body). Inside a parallel region of OpenMP: on the calling thread alone.
   // An exception thrown by the body ends the run and comes out of it; of several the one of the
-  // lowest step. The contents of the outputs are then unspecified.
+  // lowest step. An Error, say of a verb, gets grid and step in front of its text. The contents of
+  // the outputs are then unspecified.
   template <class F>
   requires std::is_invocable_v<const F&, const Step&> Trace run(const F& body) {
     return run_erased(erase(body));

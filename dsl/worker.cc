@@ -2,6 +2,8 @@
 #include "dsl/worker.h"
 
 #include <bit>
+#include <string_view>
+#include <typeinfo>
 
 namespace kref::detail {
 
@@ -15,6 +17,25 @@ void Failure::report(Index at, std::exception_ptr what) {
 void Failure::rethrow() {
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
 }
+
+namespace {
+
+// The exception in flight, as the run ends with it. An Error of something that a body or an index
+// map calls knows nothing of the grid: it gets grid and step in front. What is derived from Error
+// keeps its type, and our own refusals name both already.
+std::exception_ptr located(const Program& program, Index step) {
+  try {
+    throw;
+  } catch (const Error& e) {
+    const std::string grid = cat("grid '", program.name, "': ");
+    if (typeid(e) == typeid(Error) && !std::string_view(e.what()).starts_with(grid))
+      return std::make_exception_ptr(Error(cat(grid, step_text(program, step), ": ", e.what())));
+  } catch (...) {
+  }
+  return std::current_exception();
+}
+
+}  // namespace
 
 Worker::Worker(const Program& program, const Strictness& strictness, Body body, Failure& failure,
                const VisitTable& visits)
@@ -144,7 +165,7 @@ void Worker::run_points(Index first, Index end) {
     }
     leave_all();
   } catch (...) {
-    failure_.report(number, std::current_exception());
+    failure_.report(number, located(program_, number));
   }
 }
 

@@ -25,7 +25,7 @@ std::string groups_option(const AxisIndexGroups& groups) {
   if (groups.empty()) return "";
   std::string out = "axis_index_groups=[";
   for (std::size_t g = 0; g < groups.size(); ++g)
-    out += (g > 0 ? "," : "") + shape_string(groups[g]);
+    out.append(g > 0 ? "," : "").append(shape_string(groups[g]));
   return out + "]";
 }
 

@@ -188,6 +188,17 @@ std::span<const Rule> step_rules() {
            (void)s[zb];
          });
        }},
+      {"in a step",
+       "a call that the body makes and that is refused",
+       {"grid 'g': step 5 (i=1, k=2): table 'pages' is empty"},
+       [] {
+         Grid g("g");
+         const Axis i = g.parallel("i", 2), k = g.sequential("k", 3);
+         g.run([&](const Step& s) {
+           if (s.first(i) || !s.last(k)) return;
+           throw Error("table 'pages' is empty");
+         });
+       }},
   };
   return rules;
 }

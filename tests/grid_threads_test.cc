@@ -87,6 +87,28 @@ TEST_CASE("an exception of any type passes through") {
   CHECK_THROWS_AS(grid.run([](const Step&) { throw 7; }), int);
 }
 
+TEST_CASE("an Error that leaves a body names grid and step, once; what is derived from it stays") {
+  struct Special : Error {
+    using Error::Error;
+  };
+  Grid outer("outer"), inner("inner");
+  const Axis i = outer.parallel("i", 3);
+  inner.sequential("k", 2);
+  const auto bad = [](const Step&) { throw Error("add: y does not fit"); };
+  const auto special = [](const Step&) { throw Special("as it is"); };
+  const auto nested = [&](const Step& s) {
+    if (s.last(i)) inner.run(bad);
+  };
+  for (const bool strict : {false, true}) {
+    const auto run = [&](Grid& g, auto& body) { strict ? g.check(body) : g.run(body); };
+    CHECK_THROWS_WITH_AS(run(inner, bad), "grid 'inner': step 0 (k=0): add: y does not fit", Error);
+    CHECK_THROWS_WITH_AS(run(inner, special), "as it is", Special);
+    CHECK_THROWS_WITH_AS(
+        run(outer, nested),
+        "grid 'outer': step 2 (i=2): grid 'inner': step 0 (k=0): add: y does not fit", Error);
+  }
+}
+
 TEST_CASE("steps before the failing one have run, on every thread") {
   for (const int count : kCounts) {
     const Threads scope(count);

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "dsl/tensor.h"
+#include "dsl/dsl.h"
 
 namespace kref {
 namespace {
@@ -69,6 +69,20 @@ TEST_CASE("shapes that do not fit are refused by name") {
       "add: out repeats its elements along dimension 0 (stride 0), it cannot be written", Error);
   Tensor<float, 2> narrow({2, 1});
   CHECK_THROWS_AS(neg(x, narrow.ref()), Error);
+}
+
+TEST_CASE("a verb that is refused in a body names grid and step as well") {
+  const Tensor<float, 2> x({4, 3}, 1.0f);
+  Tensor<float, 2> z({4, 3});
+  Grid grid("sums");
+  const Axis i = grid.parallel("i", 2), j = grid.sequential("j", 1);
+  const auto xb = grid.in("x", x, {.block = {2, 3}, .index = {i, j}});
+  const auto zb = grid.out("z", z, {.block = {2, 3}, .index = {i, j}});
+  CHECK_THROWS_WITH_AS(
+      grid.run([&](const Step& s) {
+        s.last(i) ? add(s[xb], s[xb].block({0, 0}, {2, 2}), s[zb]) : copy(s[xb], s[zb]);
+      }),
+      "grid 'sums': step 1 (i=1, j=0): add: y is F32[2,2], which does not fit out F32[2,3]", Error);
 }
 
 }  // namespace
