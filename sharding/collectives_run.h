@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/thread_share.h"
 #include "sharding/collectives.h"
 
 namespace kref::detail {
@@ -62,11 +63,13 @@ GroupSizes group_sizes(const Op& op) {
   return equal ? GroupSizes::kEqual : GroupSizes::kAny;
 }
 
-// Runs f; an Error gets the place of the call.
+// Runs f; an Error of this device gets the place of the call.
 template <class F>
 auto at_call(CallSite where, F&& f) {
   try {
     return f();
+  } catch (const Stopped&) {
+    throw;
   } catch (const Error& e) {
     const std::string place = to_string(where);
     if (place.empty()) throw;
@@ -94,8 +97,8 @@ Prepared prepare(const Op& op, const Device& device, const Array& x, CallSite wh
   });
 }
 
-// Posts x. `target`: memory of this device that the others write, or an empty array; it is held
-// with x, since a device that fails may leave while others write still.
+// Posts x. `target`: memory of this device that the others write, or none; it outlives the
+// exchange.
 template <class Op>
 std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup& group,
                                const Array& x, CallSite where, Array* target = nullptr) {
@@ -111,8 +114,6 @@ std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup&
   if (target != nullptr) {
     offer.target = target->mutable_data();
     offer.target_bytes = target->bytes();
-    const auto both = std::make_shared<std::pair<Array, Array>>(x, *target);
-    offer.data = Array(x.dtype(), x.shape(), both, x.data());
   }
   return device.transport().post(std::move(offer));
 }

@@ -35,10 +35,10 @@ Part chunk_of(Index elements, Index n, Index c) {
 
 // A result in the making, as done() needs it.
 struct AllReduce {
-  std::unique_ptr<Exchange> exchange;
   ReplicaGroup group;
   Folding reduction;
   Array out;
+  std::unique_ptr<Exchange> exchange;  // goes before `out`, to which the others may write
   Index elements = 0;
   Index only = -1;  // the one member that gets the result; -1: all do
   bool shared = false;

@@ -32,7 +32,8 @@ struct Offer {
 
 // One exchange, as one device sees it. The calls come in the order match, any number of view and
 // put, wait. Each may throw the Error that ends the launch. An exchange that is destroyed before
-// wait() counts as left behind: whoever waits for this device is told.
+// wait() counts as left behind: whoever waits for this device is told. Nobody writes to the target
+// of an exchange that is destroyed.
 class Exchange {
  public:
   virtual ~Exchange() = default;
