@@ -68,7 +68,7 @@ void cast(const ArrayRef& x, const MutableArrayRef& out, Overflow overflow) {
   const bool saturate = overflow == Overflow::kSaturate;
   KREF_CHECK(!saturate || is_narrow(out.dtype), "cast: saturating to ", name_of(out.dtype),
              " has no meaning, expected F16, BF16, F8_E4M3 or F8_E5M2");
-  if (x.dtype == out.dtype && !saturate) return copy(x, out);
+  if (x.dtype == out.dtype && !saturate) return copy(x, out, "cast");
   const Operand operands[] = {{"x", x}, {"out", out}};
   const TilePlan plan("cast", operands, 2);
   plan.for_each([&](const Plane& p) { cast_plane(x.dtype, out.dtype, saturate, p); });

@@ -18,11 +18,11 @@ void fill(const MutableArrayRef& out, const void* value) {
   });
 }
 
-void copy(const ArrayRef& x, const MutableArrayRef& out) {
-  KREF_CHECK(x.dtype == out.dtype, "copy: x is ", to_string(x), ", out is ", to_string(out),
+void copy(const ArrayRef& x, const MutableArrayRef& out, const char* verb) {
+  KREF_CHECK(x.dtype == out.dtype, verb, ": x is ", to_string(x), ", out is ", to_string(out),
              ", expected one element type");
   const Operand operands[] = {{"x", x}, {"out", out}};
-  const TilePlan plan("copy", operands, 2);
+  const TilePlan plan(verb, operands, 2);
   with_dtype(out.dtype, [&]<class T>() {
     plan.for_each([](const Plane& p) {
       for (Index r = 0; r < p.rows; ++r) {

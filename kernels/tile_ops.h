@@ -64,7 +64,8 @@ enum class Compare { kEqual, kLess, kLessEqual };
 enum class Reduction { kSum, kMax, kMin };
 
 void fill(const MutableArrayRef& out, const void* value);
-void copy(const ArrayRef& x, const MutableArrayRef& out);
+// `verb` is the one that the user called.
+void copy(const ArrayRef& x, const MutableArrayRef& out, const char* verb = "copy");
 void cast(const ArrayRef& x, const MutableArrayRef& out, Overflow overflow);
 void binary(Binary op, const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& out);
 void unary(Unary op, const ArrayRef& x, const MutableArrayRef& out);

@@ -67,6 +67,10 @@ TEST_CASE("shapes that do not fit are refused by name") {
   CHECK_THROWS_WITH_AS(
       add(x, x, Ref<float, 2>(out.data(), {2, 3}, {0, 1})),
       "add: out repeats its elements along dimension 0 (stride 0), it cannot be written", Error);
+  CHECK_THROWS_WITH_AS(cast(y.ref(), out.ref()),
+                       "cast: x is F32[2,2], which does not fit out F32[2,3]", Error);
+  CHECK_THROWS_WITH_AS(copy(y, out.ref()), "copy: x is F32[2,2], which does not fit out F32[2,3]",
+                       Error);
   Tensor<float, 2> narrow({2, 1});
   CHECK_THROWS_AS(neg(x, narrow.ref()), Error);
 }
