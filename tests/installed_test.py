@@ -61,6 +61,10 @@ def main():
         installed = pathlib.Path(next(l.split("=", 1)[1] for l in found[0].read_text().split("\n") if l.startswith("prefix=")))
         (scratch / "root" / installed.relative_to("/")).rename(prefix)
         pc = next(prefix.rglob("kref.pc"))
+        for line in pc.read_text().split("\n"):
+            words = line.split()
+            if len(words) != len(set(words)):
+                sys.exit(f"{pc.name} repeats itself: {line}")
         env = os.environ | {"PKG_CONFIG_PATH": str(pc.parent)}
         query = ["pkg-config", f"--define-variable=prefix={prefix}", "--static"]
         flags = run([*query, "--cflags", "kref"], env=env).split()
