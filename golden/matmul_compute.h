@@ -12,16 +12,12 @@
 
 namespace kref {
 
-// The outputs of a validated run, by kref's kernel. Where the contracting dimension is sharded on
-// both sides, the partial sums are added in the accumulator's type in the order of the devices and
-// rounded once: the bits of an honest all-reduce or reduce-scatter.
+// The outputs of a validated run, by kref's kernel; with a mesh by the devices of that mesh
+// (sharding/sharded_matmul.h).
 std::map<std::string, Array> compute_matmul(const Run& run);
 
-// Elements begin .. end - 1 of the contracting dimension of x (k_last unless trans_x) or y (k_last
-// when trans_y): a view, nothing is copied.
-ArrayRef contraction_view(const ArrayRef& operand, bool k_last, ContractionRange range);
-
-// Several such ranges side by side: a dense copy.
+// Some ranges of the contracting dimension of x (k_last unless trans_x) or y (k_last when trans_y),
+// side by side: a dense copy.
 Array contraction_copy(const Array& operand, bool k_last,
                        const std::vector<ContractionRange>& ranges);
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sharding/sharded_matmul.h"
+
+#include <algorithm>
+
+#include "sharding/block_view.h"
+#include "sharding/local_math.h"
+#include "sharding/matmul_program.h"
+
+namespace kref {
+namespace detail {
+namespace {
+
+// The part of a device's partial sum that `device` wants once everything is cut.
+ArrayRef part_of(const ArrayRef& partial, const ScatterParts& parts, const MatmulShape& shape,
+                 const Mesh& mesh, Index device) {
+  ArrayRef part = partial;
+  for (const MatmulStep& step : parts.cuts) {
+    const std::size_t d = stored_dimension(shape, step);
+    part.extents[d] /= block_count(step.axes, mesh);
+    const Index begin = block_index(step.axes, mesh, device) * part.extents[d] * part.strides[d];
+    part.data =
+        static_cast<const char*>(part.data) + begin * static_cast<Index>(size_of(part.dtype));
+  }
+  return part;
+}
+
+// [n, elements]: the parts that the members of this device's group want, by rank.
+Array parts_by_rank(const Array& partial, const ScatterParts& parts, const MatmulShape& shape,
+                    const Device& device) {
+  const ReplicaGroup group = replica_group(device.mesh(), parts.sum.axis_name, {}, device.index());
+  const ArrayRef own = part_of(partial, parts, shape, device.mesh(), device.index());
+  Array out = Array::unwritten(partial.dtype(), std::array{group.size(), own.size()});
+  MutableArrayRef place(partial.dtype(), own.shape(), out.mutable_data());
+  const Index bytes = own.size() * static_cast<Index>(size_of(partial.dtype()));
+  for (const Index member : group.members) {
+    copy_elements(part_of(partial, parts, shape, device.mesh(), member), place);
+    place.data = static_cast<char*>(place.data) + bytes;
+  }
+  return out;
+}
+
+// Scatters them, and gives this device's part its shape again.
+Array scatter_parts(Device& device, const MatmulPlacement& placement, const ScatterParts& parts,
+                    const Array& partial, CallSite where) {
+  const ArrayRef own = part_of(partial, parts, placement.shape, device.mesh(), device.index());
+  const Array sum =
+      parts.sum(device, parts_by_rank(partial, parts, placement.shape, device), where);
+  return Array(sum.dtype(), own.shape(), sum.owner(), sum.data());
+}
+
+DType result_type(DType in, const ShardedMatmulOptions& options) {
+  return options.out_dtype.value_or(is_float(in) ? in : DType::kI32);
+}
+
+Array local_product(const MatmulPlacement& placement, const Array& x, const Array& y,
+                    const ShardedMatmulOptions& options) {
+  // What is still to be added is kept as it was summed.
+  const DType type =
+      placement.contraction.empty() ? result_type(x.dtype(), options) : accumulator_of(x.dtype());
+  Array z = Array::unwritten(type, placement.local.z());
+  matmul(x, y, z.mutable_ref(),
+         {options.trans_x, options.trans_y, options.precision, options.tile});
+  return z;
+}
+
+// The global sizes, from the arrays.
+MatmulShape shape_of(const ArrayRef& x, const ArrayRef& y, const ShardedMatmulOptions& options) {
+  KREF_CHECK(x.rank >= 2 && (y.rank == x.rank || y.rank == 2), "sharded_matmul: x is ",
+             to_string(x), " and y ", to_string(y),
+             ", expected [*B, M, K] and [*B, K, N], or y of rank 2");
+  KREF_CHECK(x.dtype == y.dtype && has_product(x.dtype), "sharded_matmul: x is ", to_string(x),
+             " and y ", to_string(y), ", expected one element type that has a product");
+  MatmulShape shape;
+  shape.batch.assign(x.shape().begin(), x.shape().end() - 2);
+  shape.trans_x = options.trans_x;
+  shape.trans_y = options.trans_y;
+  shape.shared_y = y.rank == 2;
+  shape.m = x.extents[x.rank - (options.trans_x ? 1 : 2)];
+  shape.k = x.extents[x.rank - (options.trans_x ? 2 : 1)];
+  shape.n = y.extents[y.rank - (options.trans_y ? 2 : 1)];
+  KREF_CHECK(std::ranges::equal(shape.y(), y.shape()), "sharded_matmul: x is ", to_string(x),
+             " and y ", to_string(y), ", expected ", shape_string(shape.y()));
+  return shape;
+}
+
+}  // namespace
+}  // namespace detail
+
+Array matmul_block(Device& device, const MatmulPlacement& placement, const Array& x, const Array& y,
+                   const ShardedMatmulOptions& options, CallSite where) {
+  Array operands[] = {x, y, Array()};
+  for (const detail::MatmulAction& action : detail::matmul_actions(placement)) {
+    Array& operand = operands[action.operand - 'x'];
+    if (std::holds_alternative<detail::LocalProduct>(action.what)) {
+      operand = detail::local_product(placement, operands[0], operands[1], options);
+      operands[0] = operands[1] = Array();
+    } else if (const auto* parts = std::get_if<detail::ScatterParts>(&action.what)) {
+      operand = detail::scatter_parts(device, placement, *parts, operand, where);
+    } else if (const auto* gather = std::get_if<AllGather>(&action.what)) {
+      operand = (*gather)(device, operand, where);
+    } else if (const auto* slice = std::get_if<OwnSlice>(&action.what)) {
+      operand = (*slice)(device, operand, where);
+    } else if (const auto* sum = std::get_if<Psum>(&action.what)) {
+      operand = (*sum)(device, operand, where);
+    } else {
+      operand = std::get<PsumScatter>(action.what)(device, operand, where);
+    }
+  }
+  const DType type = detail::result_type(x.dtype(), options);
+  return operands[2].dtype() == type ? operands[2] : converted(operands[2], type);
+}
+
+Array sharded_matmul(const Mesh& mesh, const MatmulSpecs& specs, const ShardArgument& x,
+                     const ShardArgument& y, const ShardedMatmulOptions& options, CallSite where) {
+  const MatmulShape shape = detail::shape_of(x.view(), y.view(), options);
+  const MatmulPlacement placement = place_matmul(mesh, shape, specs.x, specs.y, specs.z);
+  const auto body = [&](Device& device, const Array& a, const Array& b) {
+    return matmul_block(device, placement, a, b, options, where);
+  };
+  const Placement z(specs.z.spec, {.unreduced = specs.z.unreduced});
+  const auto f = shard_map(mesh,
+                           {.in_specs = {specs.x, specs.y},
+                            .out_specs = {z},
+                            .names = {"x", "y"},
+                            .launch = options.launch},
+                           body, where);
+  return f(x, y);
+}
+
+}  // namespace kref
