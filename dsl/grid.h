@@ -47,7 +47,7 @@ struct CheckOptions {
   std::int64_t vmem_bytes = 0;  // refuse windows (two each where the block moves) and scratch that
                                 // together need more; 0: no limit
   const char* chip = nullptr;   // the same with the VMEM of a chip: v2, v3, v4i, v4, v5e, v5p, v6e,
-                                // 7x; null: none
+                                // 7, 7x, 8i, 8t; null: none
 };
 
 // The seed of the checks that KREF_CHECKS=full makes of every later Grid::run; 1 unless set.

@@ -76,7 +76,8 @@ struct Chip {
   Index vmem_mib;
 };
 constexpr Chip kChips[] = {{"v2", 16},   {"v3", 16},  {"v4i", 16},  {"v4", 16},
-                           {"v5e", 128}, {"v5p", 64}, {"v6e", 128}, {"7x", 64}};
+                           {"v5e", 128}, {"v5p", 64}, {"v6e", 128}, {"7", 64},
+                           {"7x", 64},   {"8i", 192}, {"8t", 128}};
 
 Index vmem_of(const Program& program, const char* chip) {
   std::string known;

@@ -193,8 +193,9 @@ std::span<const Rule> check_rules() {
        }},
       {"check: TPU",
        "a chip that is not known",
-       {"grid 'g': chip 'v9' is not known, expected one of v2, v3, v4i, v4, v5e, v5p, v6e, 7x"},
-       [] { Grid("g").check([](const Step&) {}, {.chip = "v9"}); }},
+       {"grid 'g': chip 'v4p' is not known, expected one of v2, v3, v4i, v4, v5e, v5p, v6e, 7, 7x, "
+        "8i, 8t"},
+       [] { Grid("g").check([](const Step&) {}, {.chip = "v4p"}); }},
       {"check: TPU",
        "scratch whose tiles are more than a 64-bit number counts",
        {"grid 'g': scratch 'acc': block padded to tiles: shape [1048576,68719476736,128]: "
