@@ -39,6 +39,11 @@ const Offer& waited_for(const Party& party) {
   return party.slot->offers[static_cast<std::size_t>(own - party.slot->members.begin())];
 }
 
+// "psum over X at layer.cc:12", "the end of psum over X at layer.cc:12".
+std::string waiting_place(const Party& party) {
+  return cat(party.phase == Phase::kMatch ? "" : "the end of ", brief(waited_for(party)));
+}
+
 std::string what_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -134,7 +139,7 @@ std::string Rendezvous::body_message(const Party& party, const std::string& what
 
 std::string Rendezvous::gone(const Party& waiting, Index device) const {
   return cat(name(device), ": returned, but ", name(waiting.index), " waits for it in ",
-             brief(waited_for(waiting)));
+             waiting_place(waiting));
 }
 
 std::string Rendezvous::left_behind(const Party& party, const std::string& what) const {
@@ -149,7 +154,7 @@ std::string Rendezvous::too_late(const Party& party) const {
     waiting = late;
     late = parties_[static_cast<std::size_t>(missing(*late))].get();
   }
-  return cat(name(late->index), ": did not come to ", brief(waited_for(*waiting)), " within ",
+  return cat(name(late->index), ": did not come to ", waiting_place(*waiting), " within ",
              time_limit_.count(), " ms; ", name(waiting->index), " waits there");
 }
 
@@ -176,8 +181,8 @@ std::string Rendezvous::standstill(const Party& party) {
     if (party.slot->came(party.phase, k)) continue;
     Party& other = this->party(party.slot->members[k]);
     if (other.state != Party::State::kWaiting || !reaches(other, party)) continue;
-    return cat(name(party.index), ": ", brief(waited_for(party)), " waits for ", name(other.index),
-               ", which waits in ", brief(waited_for(other)), ": neither can go on");
+    return cat(name(party.index), ": ", waiting_place(party), " waits for ", name(other.index),
+               ", which waits in ", waiting_place(other), ": neither can go on");
   }
   return {};
 }
