@@ -63,12 +63,12 @@ void Meeting::match() {
   }
   if (!slot_->closed && !launch_->failed_) return;
   exit_copying();
-  const Rendezvous::Lock lock(launch_->mutex_);
-  if (!launch_->failed_) {
-    for (const auto& other : launch_->parties_) {
-      if (other->left.empty()) continue;
-      launch_->fail(Rendezvous::Cause::kDevices, launch_->left_behind(*other, other->left));
-    }
+  Rendezvous::Lock lock(launch_->mutex_);
+  // An exception carries a member away. It ends the launch as soon as the body has let it out.
+  launch_->changed_.wait_for(lock, launch_->time_limit_, [&] { return launch_->failed_.load(); });
+  for (const auto& other : launch_->parties_) {
+    if (launch_->failed_ || other->left.empty()) continue;
+    launch_->fail(Rendezvous::Cause::kDevices, launch_->left_behind(*other, other->left));
   }
   launch_->throw_stopped();
 }
