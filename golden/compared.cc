@@ -29,6 +29,8 @@ Compared::Compared(const Expectation& expected, const Array& actual, BoundKind k
   const auto n = static_cast<std::size_t>(actual.size());
   KREF_CHECK(expected.value.size() == n, "judge: output ", expected.output, " has ", n,
              " elements, expected ", expected.value.size());
+  KREF_DCHECK(expected.integers.empty() ||
+              (actual.dtype() == DType::kI64 && expected.integers.size() == n && bounds_.empty()));
   KREF_DCHECK(expected.likely.size() == expected.worst.size());
   KREF_DCHECK(bounds_.empty() || bounds_.size() == n);
   KREF_DCHECK(expected.overflow.empty() || expected.overflow.size() == n);
@@ -70,6 +72,12 @@ double Compared::ratio_beyond(double a, double e, double b, std::uint8_t overflo
   }
   if (std::isinf(e)) return kInfinity;
   return fraction(std::fabs(a - e), b);  // finite, but huge
+}
+
+double Compared::integer_ratio(Index i, Index j) const {
+  const bool same = array().elements<std::int64_t>()[static_cast<std::size_t>(i)] ==
+                    expected_.integers[static_cast<std::size_t>(j)];
+  return same ? 0 : std::numeric_limits<double>::infinity();
 }
 
 Index Compared::tile_of(Index element) const {

@@ -45,6 +45,8 @@ class Compared {
                                       : expected_.overflow[static_cast<std::size_t>(i)];
   }
   bool exact() const { return bounds_.empty(); }
+  // Are there values of 64 bits, which count in place of the doubles?
+  bool integers() const { return !expected_.integers.empty(); }
 
   // How far `actual` is from `expected` as a fraction of `bound`: at most 1 when it is right, never
   // NaN. Infinity where no bound helps. A bound that is no finite number bounds nothing, so it
@@ -56,7 +58,10 @@ class Compared {
       return fraction(difference, bound);
     return ratio_beyond(actual, expected, bound, overflow);
   }
-  double ratio(Index i) const { return ratio(actual(i), expected(i), bound(i), overflow(i)); }
+  double ratio(Index i) const {
+    if (integers()) return integer_ratio(i, i);
+    return ratio(actual(i), expected(i), bound(i), overflow(i));
+  }
   bool wrong(Index i) const { return !(ratio(i) <= 1); }
 
   // For guesses. Is element i right if it ought to be `value`, whose error is that of the true one
@@ -68,6 +73,7 @@ class Compared {
   }
   // Is element i right if it ought to be what is expected of element j?
   bool holds(Index i, Index j) const {
+    if (integers()) return integer_ratio(i, j) <= 1;
     return ratio(actual(i), expected(j), bound(j), overflow(j)) <= 1;
   }
 
@@ -87,11 +93,17 @@ class Compared {
   // returns whether it went through.
   template <class Visit>
   bool for_tile(Index tile, Visit&& visit) const;
+  // The same of the elements of a box.
+  template <class Visit>
+  bool for_box(const std::vector<Index>& start, const std::vector<Index>& extents,
+               Visit&& visit) const;
 
  private:
   static constexpr double kHuge = 0x1p1023;
   std::vector<Index> unflatten_tile(Index tile) const;  // per dimension
   static double fraction(double difference, double bound);
+  // As ratio, of element i against the value of element j.
+  double integer_ratio(Index i, Index j) const;
   double ratio_beyond(double actual, double expected, double bound, std::uint8_t overflow) const;
 
   const Expectation& expected_;
@@ -114,6 +126,12 @@ template <class Visit>
 bool Compared::for_tile(Index tile, Visit&& visit) const {
   std::vector<Index> start, extents;
   tile_box(tile, start, extents);
+  return for_box(start, extents, visit);
+}
+
+template <class Visit>
+bool Compared::for_box(const std::vector<Index>& start, const std::vector<Index>& extents,
+                       Visit&& visit) const {
   for (const Index e : extents) {
     if (e == 0) return true;
   }

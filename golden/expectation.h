@@ -28,6 +28,7 @@ struct Blocks {
 // there is one device.
 struct Owner {
   std::function<std::string(Index element)> device;  // "(X=1, Y=0)" of a flat element index
+  std::vector<Index> shard = {};  // extents of the part that one device holds, an entry a dimension
 };
 
 // Wrong programs the operation can simulate, one a choice: what an element would be if that fault
@@ -54,6 +55,8 @@ struct Expectation {
 
   std::string output;         // "z"
   std::vector<double> value;  // row-major over the global array; exact value in f64
+  // Of an I64 output that is compared exactly: the values that f64 may not hold. Else empty.
+  std::vector<std::int64_t> integers = {};
   // Bounds on |actual - value|, per element. Both empty: compare exactly (integers, data movement).
   // `likely` is exceeded by an honest machine with negligible probability, `worst` never. Finite;
   // where value is not finite they are not looked at.

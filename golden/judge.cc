@@ -37,7 +37,7 @@ Tally tally(const Compared& c) {
   for (Index i = 0; i < c.size(); ++i) {
     const auto a = static_cast<double>(actual[i]);
     const double e = c.expected(i);
-    const double r = c.ratio(a, e, c.bound(i), c.overflow(i));
+    const double r = c.integers() ? c.ratio(i) : c.ratio(a, e, c.bound(i), c.overflow(i));
     if (!(r <= 1)) ++t.wrong;
     t.leader.offer(i, r, a, e);
   }

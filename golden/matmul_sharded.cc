@@ -107,6 +107,9 @@ std::vector<Expectation> expect_sharded_matmul(const Run& run) {
   std::vector<Expectation> out;
   out.push_back(stacked(std::move(parts), part_size, placement.out));
   set_shards(request, out[0].blocks);
+  out[0].owner.shard = local_shape(placement.out.spec, placement.shape.z(), placement.mesh);
+  out[0].owner.shard.insert(out[0].owner.shard.begin(), placement.out.unreduced.size(), 1);
+  for (Index& extent : out[0].owner.shard) extent = std::max<Index>(1, extent);
   out[0].owner.device = [spec = placement.out, shape = placement.output_shape(),
                          mesh = placement.mesh](Index element) {
     return owner_name(spec, shape, mesh, unravel(element, shape));

@@ -30,6 +30,10 @@ std::string number(double v) {
   return text;
 }
 
+bool tiles_are_shards(const Compared& c) {
+  return c.expectation().owner.device && c.grid_index(0).empty();
+}
+
 std::string tile_name(const Compared& c, Index tile) {
   const std::vector<Index> at = c.grid_index(tile);
   const std::vector<std::string>& axes = c.grid_axes();
@@ -44,7 +48,8 @@ std::string tile_name(const Compared& c, Index tile) {
   if (!owner.device) return out;
   std::vector<Index> start, extents;
   c.tile_box(tile, start, extents);
-  return out + " of " + owner.device(c.flatten(start));
+  const std::string device = owner.device(c.flatten(start));
+  return tiles_are_shards(c) ? device : out + " of " + device;
 }
 
 std::string element_name(const Compared& c, Index element) {
@@ -111,9 +116,12 @@ void guess_missing(const Compared& c, const WrongElements& wrong, std::vector<Gu
   }
   const char* what = zero && poisoned ? "zeros or poison" : zero ? "zeros" : "poison";
   const auto n = static_cast<Index>(wrong.tiles.size());
-  std::string which = n == 1           ? "tile " + tile_name(c, wrong.tiles[0].tile) + " holds "
-                      : n == c.tiles() ? "all tiles hold "
-                                       : std::to_string(n) + " tiles hold ";
+  const bool shards = tiles_are_shards(c);
+  const char* pieces = shards ? " shards hold " : " tiles hold ";
+  const std::string one = shards ? "the shard of " : "tile ";
+  const std::string which = n == 1           ? one + tile_name(c, wrong.tiles[0].tile) + " holds "
+                            : n == c.tiles() ? std::string("all") + pieces
+                                             : std::to_string(n) + pieces;
   const bool whole = all == c.size() && all > kNeeded;
   guesses.push_back({"tile missing", which + what, whole || beyond >= kNeeded});
 }
@@ -164,6 +172,10 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   const auto moves_tiles = [](const Guess& g) { return g.moves_tiles; };
   if (guesses.size() == 2 && guesses[0].pattern == "tiles swapped") {
     std::erase_if(guesses, moves_tiles);
+  }
+  const auto swaps_shards = [](const Guess& g) { return g.swaps_shards; };
+  if (guesses.size() == 2 && guesses[0].pattern == "shard swapped") {
+    std::erase_if(guesses, swaps_shards);
   }
 
   if (guesses.size() == 1 && guesses[0].sure) return guesses[0];

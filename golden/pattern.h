@@ -23,12 +23,13 @@ struct WrongElements {
 
 WrongElements find_wrong(const Compared& c);
 
-// pattern: "tile missing", "tiles swapped", "rows shifted", "transposed", "scaled by c", "sign",
-// "non-finite", a Hypothesis' pattern ("last k block dropped"), or "unknown".
+// pattern: "tile missing", "tiles swapped", "shard swapped", "rows shifted", "transposed", "scaled
+// by c", "sign", "non-finite", a Hypothesis' pattern ("last k block dropped"), or "unknown".
 struct Guess {
   std::string pattern, detail;
   bool sure = true;  // false: it explains everything, but so might chance; it only rules out others
-  bool moves_tiles = false;  // rows shifted by whole tiles of more than one row
+  bool moves_tiles = false;   // rows shifted by whole tiles of more than one row
+  bool swaps_shards = false;  // rows turned by half: devices' shards swapped, in other words
 };
 
 // At least one element is wrong.
@@ -63,8 +64,10 @@ class Evidence {
 // Where the wrong elements lie in the last two dimensions: "in rows 3..5, columns 0..7".
 std::string whereabouts(const Compared& c, const WrongElements& wrong);
 
+// Is each tile all that one device holds, so that it has no index of its own?
+bool tiles_are_shards(const Compared& c);
 // "(i=0, j=1)" of a tile; "(0, 1)" when the axes have no names; "(i=0, j=1) of (X=1, Y=0)" where it
-// lies on devices.
+// lies on devices; "(X=1, Y=0)" where that is all there is to say.
 std::string tile_name(const Compared& c, Index tile);
 // "[3, 5]" of an element.
 std::string element_name(const Compared& c, Index element);

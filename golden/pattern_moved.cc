@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guesses in which right values stand in the wrong place: tiles swapped, rows shifted, transposed.
+// Guesses in which right values stand in the wrong place: rows shifted, transposed.
 #include <algorithm>
 #include <cmath>
 
@@ -7,23 +7,6 @@
 
 namespace kref::detail {
 namespace {
-
-// Distance from the first element of tile a to that of b; the same for all their elements. Needs
-// equal extents.
-bool same_extents(const Compared& c, Index a, Index b, Index& delta) {
-  std::vector<Index> start_a, start_b, extents_a, extents_b;
-  c.tile_box(a, start_a, extents_a);
-  c.tile_box(b, start_b, extents_b);
-  delta = c.flatten(start_b) - c.flatten(start_a);
-  return extents_a == extents_b;
-}
-
-// Does tile a hold what is expected of tile b?
-bool holds_tile(const Compared& c, Index a, Index b) {
-  Index delta = 0;
-  if (!same_extents(c, a, b, delta)) return false;
-  return c.for_tile(a, [&](Index i) { return c.holds(i, i + delta); });
-}
 
 // The last two dimensions and what lies before them.
 struct Matrices {
@@ -85,6 +68,12 @@ Index source_row(const Segment& s, Index by, bool wrap) {
   return s.first_row + ((s.row - s.first_row + by) % s.height + s.height) % s.height;
 }
 
+// Does a turn of a dimension by so much swap halves of it that are made of whole shards?
+bool swaps_halves(const Compared& c, std::size_t d, Index distance, Index whole) {
+  const std::vector<Index>& shard = c.expectation().owner.shard;
+  return !shard.empty() && 2 * distance == whole && distance % shard[d] == 0;
+}
+
 bool rows_moved(const Compared& c, const Matrices& m, const std::vector<Segment>& all, bool whole,
                 bool sure, std::vector<Guess>& guesses) {
   const Segment& first = all[0];
@@ -101,7 +90,8 @@ bool rows_moved(const Compared& c, const Matrices& m, const std::vector<Segment>
         if (all.size() > 1) text += ", and so on for " + std::to_string(all.size()) + " rows";
         const Index block = c.block(c.rank() - 2);
         guesses.push_back({"rows shifted", text + (whole ? "" : " of the tile"), sure,
-                           by % block == 0 && block > 1});
+                           by % block == 0 && block > 1,
+                           wrap && swaps_halves(c, c.rank() - 2, distance, first.height)});
         return true;
       }
     }
@@ -140,7 +130,8 @@ bool rows_turned(const Compared& c, const Matrices& m, const std::vector<Segment
       if (all.size() > 1) text += ", and so on for " + std::to_string(all.size()) + " rows";
       guesses.push_back({"rows shifted", text + (whole ? "" : " inside the tile"),
                          evidence.enough(4.0 * static_cast<double>(m.rows + m.columns)),
-                         by % c.block(c.rank() - 1) == 0 && c.block(c.rank() - 2) > 1});
+                         by % c.block(c.rank() - 1) == 0 && c.block(c.rank() - 2) > 1,
+                         swaps_halves(c, c.rank() - 1, distance, all[0].width)});
       return true;
     }
   }
@@ -189,28 +180,6 @@ bool tiles_transposed(const Compared& c, const WrongElements& wrong) {
 }
 
 }  // namespace
-
-void guess_swapped(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
-  // Looks at every pair (wrong tile, any tile); nearly all fail at the first element.
-  constexpr Index kMostPairs = Index{1} << 22;
-  const auto n = static_cast<Index>(wrong.tiles.size());
-  if (n * c.tiles() > kMostPairs) return;
-  const bool sure = moved_evidence(c, wrong).enough(static_cast<double>(c.tiles()));
-  Index pairs = 0, one = -1, other = -1;
-  for (const TileCount& t : wrong.tiles) {
-    Index partner = -1;
-    for (Index b = 0; b < c.tiles(); ++b) {
-      if (b == t.tile || !holds_tile(c, t.tile, b) || !holds_tile(c, b, t.tile)) continue;
-      if (partner >= 0) return;  // which of the two it was cannot be told
-      partner = b;
-    }
-    if (partner < 0) return;
-    if (pairs++ == 0) one = t.tile, other = partner;
-  }
-  std::string text = "tiles " + tile_name(c, one) + " and " + tile_name(c, other);
-  if (n > 2) text += ", and others: " + std::to_string(n) + " tiles in all";
-  guesses.push_back({"tiles swapped", text, sure});
-}
 
 void guess_rows(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses) {
   if (c.rank() < 2) return;

@@ -69,7 +69,10 @@ std::string report(const Verdict& v) {
 
   const int digits = digits_of(v.dtype);
   std::string out = name + ": " + count_of(v.wrong, v.elements, "elements wrong");
-  out += ", in " + std::to_string(v.wrong_tiles) + " of " + std::to_string(v.tiles) + " tiles\n";
+  // Where a tile is all that a device holds, it has no index but the device.
+  const bool shards = w.tile.empty() && !w.device.empty();
+  const char* pieces = shards ? " shards" : " tiles";
+  out += ", in " + std::to_string(v.wrong_tiles) + " of " + std::to_string(v.tiles) + pieces + "\n";
   out += "  worst      " + v.output + indices(w.index) + "\n";
   out += "  expected   " + number(w.expected, std::min(17, digits + 2)) + "\n";
   out += "  actual     " + number(w.actual, digits) + "\n";
@@ -91,12 +94,13 @@ std::string report(const Verdict& v) {
   }
   if (!w.device.empty()) out += "  device     " + w.device + "\n";
   if (!w.step.empty()) out += "  grid step  " + w.step + "\n";
-  out += "  tile       " + tuple(w.tile, v.tile_axes) + "\n";
+  if (!shards) out += "  tile       " + tuple(w.tile, v.tile_axes) + "\n";
   if (v.wrong_tiles > 1) {
-    out += "wrong tiles:\n";
+    out += detail::cat("wrong", pieces, ":\n");
     for (const WrongTile& t : v.first_wrong_tiles) {
-      out += "  " + tuple(t.tile, v.tile_axes) + "  " + count_of(t.wrong, t.elements, "wrong");
-      if (!t.device.empty()) out += "  device " + t.device;
+      out += "  " + (shards ? t.device : tuple(t.tile, v.tile_axes)) + "  ";
+      out += count_of(t.wrong, t.elements, "wrong");
+      if (!shards && !t.device.empty()) out += "  device " + t.device;
       out += "\n";
     }
     const auto listed = static_cast<Index>(v.first_wrong_tiles.size());
