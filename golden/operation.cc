@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "golden/attention_op.h"
+#include "golden/collective_op.h"
 #include "golden/file_text.h"
 #include "golden/matmul_op.h"
 #include "golden/nearest.h"
@@ -79,7 +80,11 @@ void check_mesh(const Run& run) {
 }  // namespace
 
 std::span<const Operation> operations() {
-  static const std::vector<Operation> all = {matmul_operation(), attention_operation()};
+  static const std::vector<Operation> all = [] {
+    std::vector<Operation> list = {matmul_operation(), attention_operation()};
+    for (Operation& operation : collective_operations()) list.push_back(std::move(operation));
+    return list;
+  }();
   return all;
 }
 
