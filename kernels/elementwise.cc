@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// add ... exp on floats by vectors; on integers by loops which the compiler vectorises.
+// add ... abs on floats by vectors; on integers by loops which the compiler vectorises.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include "kernels/elementwise-inl.h"
+#include "kernels/transcendental.h"
 
 #if HWY_ONCE
 
@@ -18,7 +19,7 @@ HWY_EXPORT(FloatUnary);
 HWY_EXPORT(FloatMulAdd);
 
 const char* const kBinaryNames[] = {"add", "sub", "mul", "div", "maximum", "minimum"};
-const char* const kUnaryNames[] = {"neg", "abs", "exp"};
+const char* const kUnaryNames[] = {"neg", "abs", "exp", "exp2", "log", "tanh"};
 
 // Calls f with the integer type of that name.
 template <class F>
@@ -93,9 +94,16 @@ void unary(Unary op, const ArrayRef& x, const MutableArrayRef& out) {
   const char* verb = kUnaryNames[static_cast<std::size_t>(op)];
   const Operand operands[] = {{"x", x}, {"out", out}};
   check_types(verb, operands, 2);
-  KREF_CHECK(op != Unary::kExp || is_float(out.dtype), "exp: out is ", to_string(out),
-             ", expected a float type");
+  if (op >= Unary::kExp) {
+    const bool wide = op == Unary::kExp || op == Unary::kExp2 || out.dtype != DType::kF64;
+    KREF_CHECK(is_float(out.dtype) && wide, verb, ": out is ", to_string(out),
+               ", expected a float type", wide ? "" : " other than F64");
+  }
   const TilePlan plan(verb, operands, 2);
+  if (op >= Unary::kExp) {
+    plan.for_each([&](const Plane& p) { transcendental(out.dtype, op, p); });
+    return;
+  }
   if (is_float(out.dtype)) {
     plan.for_each([&](const Plane& p) { HWY_DYNAMIC_DISPATCH(FloatUnary)(out.dtype, op, p); });
     return;
