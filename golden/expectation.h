@@ -43,6 +43,16 @@ struct Hypothesis {
   std::vector<Index> preferred = {};  // looked at first when several choices explain the output
 };
 
+struct Expectation;
+
+// Another request under which the output might be right: the user may have named the wrong one.
+struct Alternative {
+  std::string name;  // "precision bf16"
+  // A quick look at one element: false when its value rules the alternative out. May be absent.
+  std::function<bool(Index element, double actual)> plausible = {};
+  std::function<Expectation()> expect;  // of the same output
+};
+
 struct Expectation {
   // Results that are not finite, nor what the true value is, which an honest machine may give where
   // partial sums leave the range of the accumulator; or-ed together.
@@ -65,6 +75,7 @@ struct Expectation {
   Blocks blocks;
   Owner owner;
   std::vector<Hypothesis> hypotheses;
+  std::vector<Alternative> alternatives;
 };
 
 }  // namespace kref

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "golden/alternatives.h"
 #include "golden/compared.h"
 #include "golden/pattern.h"
 
@@ -103,6 +104,7 @@ Verdict judge(const Expectation& expected, const Array& actual, BoundKind kind) 
   const Guess guess = guess_pattern(c, wrong);
   v.pattern = guess.pattern;
   v.detail = guess.detail;
+  v.hint = matching_alternatives(c, wrong);
   return v;
 }
 

@@ -50,6 +50,8 @@ struct Verdict {
   Worst worst;                               // of the wrong ones if there are any, else of all
   std::string pattern;  // "" when nothing is wrong; "unknown" when no guess is certain
   std::string detail;   // one line on the pattern: which tiles, which rows, the factor; may be ""
+  // Other requests under which every element is right: "matches precision bf16: ..."; mostly "".
+  std::string hint;
   bool ok() const { return wrong == 0; }
 
   static constexpr std::size_t kListedTiles = 8;

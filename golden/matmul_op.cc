@@ -77,12 +77,22 @@ void place(const Run& run, MatmulRun& out) {
   }
 }
 
+// What to say to an output of another type than x where nobody asked for one.
+std::string missing_out_dtype(const Run& run, DType found) {
+  if (Options(run).find("out_dtype") != nullptr || !is_float(run.in.at("x").dtype()) ||
+      !is_float(found)) {
+    return "";
+  }
+  return detail::cat(", that of in.x; option out_dtype is not given: out_dtype=", name_of(found),
+                     " if z is meant to be so");
+}
+
 void check_output(const Run& run, const MatmulRun& matmul) {
   const Array& z = run.out.at("z");
   const std::vector<Index> shape = matmul.z_shape();
   if (z.dtype() != matmul.out_dtype) {
     refuse_run(run, "out.z has element type ", name_of(z.dtype()), ", expected ",
-               name_of(matmul.out_dtype));
+               name_of(matmul.out_dtype), missing_out_dtype(run, z.dtype()));
   }
   if (!std::equal(shape.begin(), shape.end(), z.shape().begin(), z.shape().end())) {
     refuse_run(run, "out.z has shape ", shape_string(z.shape()), ", expected ",

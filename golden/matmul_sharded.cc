@@ -6,6 +6,7 @@
 
 #include "golden/matmul_bound.h"
 #include "golden/matmul_compute.h"
+#include "golden/matmul_precision.h"
 
 namespace kref {
 namespace {
@@ -81,9 +82,7 @@ void set_shards(const MatmulRun& request, Blocks& blocks) {
   blocks.steps = last < 0 ? "" : last == 0 ? "k=0" : "k=0.." + std::to_string(last);
 }
 
-}  // namespace
-
-std::vector<Expectation> expect_sharded_matmul(const Run& run) {
+std::vector<Expectation> expect_parts(const Run& run) {
   const MatmulRun request = read_matmul(run);
   if (!request.placement) return expect_matmul(run);
   const MatmulPlacement& placement = *request.placement;
@@ -114,6 +113,14 @@ std::vector<Expectation> expect_sharded_matmul(const Run& run) {
                          mesh = placement.mesh](Index element) {
     return owner_name(spec, shape, mesh, unravel(element, shape));
   };
+  return out;
+}
+
+}  // namespace
+
+std::vector<Expectation> expect_sharded_matmul(const Run& run) {
+  std::vector<Expectation> out = expect_parts(run);
+  out[0].alternatives = other_precisions(run);
   return out;
 }
 

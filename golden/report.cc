@@ -110,7 +110,9 @@ std::string report(const Verdict& v) {
   }
   out += "pattern: " + v.pattern;
   if (!v.detail.empty()) out += ": " + v.detail;
-  return out + "\n";
+  out += "\n";
+  if (!v.hint.empty()) out += "hint: " + v.hint + "\n";
+  return out;
 }
 
 }  // namespace kref

@@ -30,6 +30,7 @@ nlohmann::ordered_json to_json(const Verdict& verdict) {
   }
   out["pattern"] = verdict.pattern;
   out["detail"] = verdict.detail;
+  out["hint"] = verdict.hint;
   const Worst& worst = verdict.worst;
   if (worst.element < 0) {
     out["worst"] = nullptr;

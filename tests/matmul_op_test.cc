@@ -92,7 +92,14 @@ TEST_CASE("what cannot be a matmul is refused by name") {
   run.out.emplace("z", f32({5, 4}));
   CHECK(refusal(run, true) == "out.z has shape [5,4], expected [4,5]");
   run.out["z"] = array(DType::kF16, {4, 5});
-  CHECK(refusal(run, true) == "out.z has element type F16, expected F32");
+  CHECK(refusal(run, true) ==
+        "out.z has element type F16, expected F32, that of in.x; option out_dtype is not given: "
+        "out_dtype=F16 if z is meant to be so");
+  run.set["out_dtype"] = "BF16";
+  CHECK(refusal(run, true) == "out.z has element type F16, expected BF16");
+  run.set.erase("out_dtype");
+  run.out["z"] = array(DType::kI32, {4, 5});
+  CHECK(refusal(run, true) == "out.z has element type I32, expected F32");
   run.out["z"] = f32({4, 5});
   CHECK(refusal(run, true) == "accepted");
   run.out.emplace("w", f32({4, 5}));

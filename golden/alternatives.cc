@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/alternatives.h"
+
+#include <algorithm>
+
+namespace kref {
+namespace {
+
+// Quick looks at some elements, wrong and right ones: most alternatives end here, and a large run
+// is not computed again for them.
+bool plausible(const Alternative& other, const Compared& c, const WrongElements& wrong) {
+  constexpr Index kLooks = 8;
+  if (!other.plausible) return true;
+  const auto wrongs = static_cast<Index>(wrong.elements.size());
+  for (Index l = 0; l < kLooks; ++l) {
+    const Index bad = wrong.elements[static_cast<std::size_t>(l * wrongs / kLooks)];
+    const Index any = l * c.size() / kLooks;
+    for (const Index i : {bad, any}) {
+      if (!other.plausible(i, c.actual(i))) return false;
+    }
+  }
+  return true;
+}
+
+bool matches(const Alternative& other, const Compared& c, const WrongElements& wrong) {
+  if (!plausible(other, c, wrong)) return false;
+  const Expectation expected = other.expect();
+  const Compared o(expected, c.array(), BoundKind::kLikely);
+  for (Index i = 0; i < o.size(); ++i) {
+    if (o.wrong(i)) return false;
+  }
+  // Bounds that are only wider than those of the request explain an error, but are no evidence.
+  detail::Evidence evidence;
+  for (const Index i : wrong.elements) evidence.add(c, i, o.bound(i));
+  return evidence.enough(static_cast<double>(c.expectation().alternatives.size()));
+}
+
+}  // namespace
+
+std::string matching_alternatives(const Compared& c, const WrongElements& wrong) {
+  std::string names;
+  for (const Alternative& other : c.expectation().alternatives) {
+    if (matches(other, c, wrong)) names += (names.empty() ? "" : ", ") + other.name;
+  }
+  if (names.empty()) return "";
+  return "matches " + names + ": all " + std::to_string(c.size()) +
+         " elements lie within its bounds";
+}
+
+}  // namespace kref
