@@ -66,21 +66,15 @@ Array local_product(const MatmulPlacement& placement, const Array& x, const Arra
 
 // The global sizes, from the arrays.
 MatmulShape shape_of(const ArrayRef& x, const ArrayRef& y, const ShardedMatmulOptions& options) {
-  KREF_CHECK(x.rank >= 2 && (y.rank == x.rank || y.rank == 2), "sharded_matmul: x is ",
-             to_string(x), " and y ", to_string(y),
-             ", expected [*B, M, K] and [*B, K, N], or y of rank 2");
+  MatmulShape shape;
+  const MatmulSizes sizes =
+      matmul_sizes(x, y, options.trans_x, options.trans_y, "sharded_matmul: ");
   KREF_CHECK(x.dtype == y.dtype && has_product(x.dtype), "sharded_matmul: x is ", to_string(x),
              " and y ", to_string(y), ", expected one element type that has a product");
-  MatmulShape shape;
   shape.batch.assign(x.shape().begin(), x.shape().end() - 2);
-  shape.trans_x = options.trans_x;
-  shape.trans_y = options.trans_y;
-  shape.shared_y = y.rank == 2;
-  shape.m = x.extents[x.rank - (options.trans_x ? 1 : 2)];
-  shape.k = x.extents[x.rank - (options.trans_x ? 2 : 1)];
-  shape.n = y.extents[y.rank - (options.trans_y ? 2 : 1)];
-  KREF_CHECK(std::ranges::equal(shape.y(), y.shape()), "sharded_matmul: x is ", to_string(x),
-             " and y ", to_string(y), ", expected ", shape_string(shape.y()));
+  shape.m = sizes.m, shape.n = sizes.n, shape.k = sizes.k;
+  shape.shared_y = sizes.shared_y;
+  shape.trans_x = options.trans_x, shape.trans_y = options.trans_y;
   return shape;
 }
 
