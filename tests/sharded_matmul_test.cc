@@ -227,7 +227,7 @@ TEST_CASE("what does not fit is refused before a device starts") {
   };
   CHECK(message({P{none, "X"}, P{"Y"}, {}}, x, y).find("contracting dimensions sharded over") !=
         std::string::npos);
-  CHECK(message({}, x, iota({3, 4})).find("K = 3") != std::string::npos);
+  CHECK(message({}, x, iota({3, 4})).find("has k = 3") != std::string::npos);
   CHECK(message({}, x, iota({4, 4}, 0, DType::kF64)).find("one element type") != std::string::npos);
   CHECK(message({P{"X"}, P(), {P{"X"}, {}}}, iota({3, 4}), y).find("not divisible") !=
         std::string::npos);
