@@ -178,7 +178,8 @@ class Trial {
   // Is element i where the hypothesis puts it?
   bool explains(Index i, double value) const {
     // Rounding gives zero for next to nothing only.
-    if (c_.actual(i) == 0 && std::fabs(value) >= smallest_normal(c_.dtype())) return false;
+    if (c_.actual(i) == 0 && value != 0 && std::fabs(value) >= smallest_normal(c_.dtype()))
+      return false;
     return c_.fits(i, value);
   }
 
