@@ -204,7 +204,7 @@ void Rendezvous::wait_for_all() {
     if (!each->ended()) names += cat(names.empty() ? "" : ", ", name(each->index));
   }
   const std::string text = cat("kref: launch at ", to_string(where_), " waits for ", names,
-                               ", which cannot be ended: ", message(), '\n');
+                               ", still computing: ", message(), '\n');
   lock.unlock();
   std::fputs(text.c_str(), stderr);
   lock.lock();

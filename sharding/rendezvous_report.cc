@@ -16,14 +16,21 @@ std::string type_of(const Offer& offer) {
   return type_string(offer.dtype, offer.shape, {}, Mesh());
 }
 
-// The first thing in which two offers differ, "shape f32[4]"; empty where they agree. Call it with
-// both orders for both sides.
+// The first thing in which an offer differs from the others', as a sentence; empty: none.
 std::string difference(const Offer& offer, const Offer& other) {
-  if (offer.operation != other.operation) return "operation " + offer.operation;
-  if (offer.axes != other.axes) return "axes " + to_string(offer.axes);
-  if (offer.dtype != other.dtype) return "element type of " + type_of(offer);
-  if (offer.shape != other.shape) return "shape of " + type_of(offer);
-  if (offer.options != other.options) return cat("options (", offer.options, ")");
+  const auto differs = [](const char* what, const std::string& found, const std::string& expected) {
+    return cat("the ", what, " is ", found, ", expected ", expected);
+  };
+  if (offer.operation != other.operation) {
+    return differs("operation", offer.operation, other.operation);
+  }
+  if (offer.axes != other.axes) {
+    return differs("axis name", to_string(offer.axes), to_string(other.axes));
+  }
+  if (offer.dtype != other.dtype || offer.shape != other.shape) {
+    return differs("operand", type_of(offer), type_of(other));
+  }
+  if (offer.options != other.options) return differs("option", offer.options, other.options);
   return {};
 }
 
@@ -127,8 +134,8 @@ std::string Rendezvous::disagreement(const Slot& slot) const {
   if (usual != 0) odd = 0;
   const Offer& a = offers[odd];
   const Offer& b = offers[usual];
-  return cat(name(slot.members[odd]), ": ", brief(a), ": ", difference(a, b), ", but ",
-             name(slot.members[usual]), " brings ", difference(b, a), " to ", brief(b));
+  return cat(name(slot.members[odd]), ": ", brief(a), " does not fit ", brief(b), " on ",
+             name(slot.members[usual]), ": ", difference(a, b));
 }
 
 std::string Rendezvous::body_message(const Party& party, const std::string& what) const {

@@ -224,7 +224,7 @@ TEST_CASE("a device that cannot be ended is told of, and waited for") {
   CHECK(message.find("device (X=2): gone\n") == 0);
   const std::string told(text, length);
   CHECK_MESSAGE(told.find("kref: launch at device_stop_test.cc:") == 0, told);
-  CHECK(told.find(" waits for device (X=1), which cannot be ended: ") != std::string::npos);
+  CHECK(told.find(" waits for device (X=1), still computing: ") != std::string::npos);
   CHECK(told.find("threw: gone\n") != std::string::npos);
 }
 
