@@ -20,10 +20,10 @@ bool has(const std::string& text, const std::string& part) {
 
 // A small whole number, another one for each element and each term of it.
 std::int32_t term(const Indices& element, const Indices& terms) {
-  std::int32_t out = 1;
-  for (const Index i : element) out = out * 31 + static_cast<std::int32_t>(i);
-  for (const Index i : terms) out = out * 17 + static_cast<std::int32_t>(i);
-  return out % 1009 + 1;
+  Index out = 1;
+  for (const Index i : element) out = (out * 31 + i) % 1009;
+  for (const Index i : terms) out = (out * 17 + i) % 1009;
+  return static_cast<std::int32_t>(out) + 1;
 }
 
 // The index of a device along the axes that are in a set; 0 along others.
