@@ -6,7 +6,18 @@
 
 #include "sharding/block_view.h"
 
-namespace kref::detail {
+namespace kref {
+
+Array ShardArgument::block(const Placement& spec, const Mesh& mesh, Index device) const {
+  if (sharded_ != nullptr) return sharded_->block(device);
+  return dense(block_view(view_, spec, mesh, device), owner_);
+}
+
+ArrayRef ShardArgument::block_type(const Placement& spec, const Mesh& mesh) const {
+  return sharded_ != nullptr ? sharded_->block(0).ref() : block_view(view_, spec, mesh, 0);
+}
+
+namespace detail {
 namespace {
 
 std::string result_name(std::size_t i) { return cat("result ", i); }
@@ -28,6 +39,22 @@ void check_count(const Specs& specs, Index expected, const char* what, const cha
   KREF_CHECK(specs.shared || expected == kAnyCount || given == expected, "shard_map: the body has ",
              expected, ' ', what, ", but ", field, " has ", given,
              given == 1 ? " entry" : " entries");
+}
+
+// An argument that lives on a mesh must live there as the spec says: nothing is moved unasked.
+void check_lives(const Sharded& x, const Placement& spec, const Mesh& mesh,
+                 const std::string& operand) {
+  KREF_CHECK(x.mesh() == mesh, operand, ": ", x.type(), " lives on the mesh ", to_string(x.mesh()),
+             ", but the shard_map runs on ", to_string(mesh));
+  KREF_CHECK(x.placement() == spec, operand, ": ", x.type(), " lives as ", to_string(x.placement()),
+             ", but in_specs say ", to_string(spec), "; reshard it first");
+}
+
+void check_rank(const Array& block, const Placement& spec, std::size_t i) {
+  KREF_CHECK(spec.spec.entries.size() <= block.rank(), result_name(i), ": out_specs ",
+             to_string(spec), " which has length ", spec.spec.entries.size(),
+             ", but the body returned ", to_string(block.ref()), ", which has rank ", block.rank(),
+             block.rank() == 0 ? "; a scalar takes P()" : "");
 }
 
 // The first device along every axis that the placement says nothing of writes the result.
@@ -70,10 +97,7 @@ class Assembly {
     local_.assign(block.shape().begin(), block.shape().end());
     dtype_ = block.dtype();
     first_ = device.index();
-    KREF_CHECK(spec.spec.entries.size() <= local_.size(), result_name(i), ": out_specs ",
-               to_string(spec), " which has length ", spec.spec.entries.size(),
-               ", but the body returned ", to_string(block.ref()), ", which has rank ",
-               local_.size(), local_.empty() ? "; a scalar takes P()" : "");
+    check_rank(block, spec, i);
     std::vector<Index> shape;
     for (const std::string& axis : spec.unreduced) shape.push_back(mesh.size(axis));
     for (std::size_t d = 0; d < local_.size(); ++d) {
@@ -135,7 +159,9 @@ void ShardMapCore::check_arguments(std::span<const ShardArgument> arguments) con
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const ArrayRef& whole = arguments[i].view();
     const Placement& spec = options_.in_specs[i];
-    const std::size_t leading = spec.unreduced.size();
+    const Sharded* sharded = arguments[i].sharded();
+    if (sharded != nullptr) check_lives(*sharded, spec, mesh_, argument_name(i));
+    const std::size_t leading = sharded != nullptr ? 0 : spec.unreduced.size();
     for (std::size_t u = 0; u < leading; ++u) {
       KREF_CHECK(u < whole.rank && whole.extents[u] == mesh_.size(spec.unreduced[u]),
                  argument_name(i), ": ", to_string(whole), " has no leading dimension of ",
@@ -150,37 +176,62 @@ void ShardMapCore::check_arguments(std::span<const ShardArgument> arguments) con
   }
 }
 
-std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
-                                     const ShardBody& body) const {
-  check_arguments(arguments);
+std::size_t ShardMapCore::result_count() const {
   // One a result; of a body that returns a vector, as many as there are out_specs.
-  const bool any = results_ == kAnyCount;
-  const std::size_t count =
-      any ? options_.out_specs.each.size() : static_cast<std::size_t>(results_);
-  KREF_CHECK(!any || !options_.out_specs.shared,
+  if (results_ != kAnyCount) return static_cast<std::size_t>(results_);
+  KREF_CHECK(!options_.out_specs.shared,
              "shard_map: the body returns any number of results, expected a list of out_specs");
-  std::vector<Assembly> assemblies(count);
+  return options_.out_specs.each.size();
+}
+
+void ShardMapCore::launch_all(std::span<const ShardArgument> arguments, const ShardBody& body,
+                              const Deliver& deliver) const {
+  check_arguments(arguments);
+  const std::size_t count = result_count();
   const auto each = [&](Device& device) {
     std::vector<Array> locals, results;
     locals.reserve(arguments.size());
     results.reserve(count);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      locals.push_back(
-          dense(block_view(arguments[i].view(), options_.in_specs[i], mesh_, device.index()),
-                arguments[i].owner()));
+      locals.push_back(arguments[i].block(options_.in_specs[i], mesh_, device.index()));
     }
     body(device, locals, results);
     KREF_CHECK(results.size() == count, "shard_map: the body returned ", results.size(),
                " results, but out_specs has ", count, " entries");
-    for (std::size_t i = 0; i < count; ++i) {
-      assemblies[i].take(std::move(results[i]), options_.out_specs[i], device, i);
-    }
+    for (std::size_t i = 0; i < count; ++i) deliver(device, i, std::move(results[i]));
   };
   launch(mesh_, each, options_.launch, where_);
+}
+
+std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
+                                     const ShardBody& body) const {
+  std::vector<Assembly> assemblies(result_count());
+  launch_all(arguments, body, [&](Device& device, std::size_t i, Array block) {
+    assemblies[i].take(std::move(block), options_.out_specs[i], device, i);
+  });
   std::vector<Array> out;
-  out.reserve(count);
+  out.reserve(assemblies.size());
   for (Assembly& assembly : assemblies) out.push_back(assembly.release());
   return out;
 }
 
-}  // namespace kref::detail
+std::vector<Sharded> ShardMapCore::run_sharded(std::span<const ShardArgument> arguments,
+                                               const ShardBody& body) const {
+  std::vector<std::vector<Array>> blocks(result_count());
+  for (auto& each : blocks) each.resize(static_cast<std::size_t>(mesh_.device_count()));
+  launch_all(arguments, body, [&](Device& device, std::size_t i, Array block) {
+    check_rank(block, options_.out_specs[i], i);
+    blocks[i][static_cast<std::size_t>(device.index())] = std::move(block);
+  });
+  std::vector<Sharded> out;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const Placement& spec = options_.out_specs[i];
+    std::vector<Index> shape(blocks[i][0].shape().begin(), blocks[i][0].shape().end());
+    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] *= block_count(spec.spec[d], mesh_);
+    out.emplace_back(mesh_, std::move(shape), spec, std::move(blocks[i]), result_name(i));
+  }
+  return out;
+}
+
+}  // namespace detail
+}  // namespace kref

@@ -25,6 +25,7 @@
 #include "sharding/launch.h"
 #include "sharding/placement.h"
 #include "sharding/shard_body.h"
+#include "sharding/sharded.h"
 
 namespace kref {
 
@@ -62,8 +63,9 @@ struct ShardMapOptions {
   LaunchOptions launch = {};
 };
 
-// An argument of a call: a global array. Arrays of others (Ref, Tensor) are viewed and must outlive
-// the call.
+// An argument of a call: a global array, which is cut; or one that lives on the mesh already
+// (Sharded: weights, a cache), whose blocks the devices get as they are. What it views (Ref,
+// Tensor, Sharded) must outlive the call.
 class ShardArgument {
  public:
   ShardArgument(const Array& array) : view_(array.ref()), owner_(array.owner()) {}
@@ -72,14 +74,23 @@ class ShardArgument {
   ShardArgument(Ref<T, R> ref) : view_(ArrayRef(Ref<const T, R>(ref))) {}
   template <ElementType T, std::size_t R>
   ShardArgument(const Tensor<T, R>& tensor) : view_(ArrayRef(tensor.ref())) {}
+  ShardArgument(const Sharded& sharded)
+      : view_(sharded.dtype(), sharded.shape(), nullptr), sharded_(&sharded) {}
 
-  DType dtype() const { return view_.dtype; }
+  // Its type: element type and global shape. Data of an array only; an array that is unreduced has
+  // its leading dimensions.
   const ArrayRef& view() const { return view_; }
-  const std::shared_ptr<const void>& owner() const { return owner_; }
+  // None for an array.
+  const Sharded* sharded() const { return sharded_; }
+  // A device's block under a spec that the argument was checked against.
+  Array block(const Placement& spec, const Mesh& mesh, Index device) const;
+  // Type and shape of such a block; the data says nothing.
+  ArrayRef block_type(const Placement& spec, const Mesh& mesh) const;
 
  private:
   ArrayRef view_;
   std::shared_ptr<const void> owner_;
+  const Sharded* sharded_ = nullptr;
 };
 
 namespace detail {
@@ -101,10 +112,18 @@ class ShardMapCore {
   std::string argument_name(std::size_t i) const;
   // Refuses arguments that do not fit in_specs or the parameters.
   void check_arguments(std::span<const ShardArgument> arguments) const;
-  // A call: checks, launches, gives the global results.
+  // A call: checks, launches, gives the global results; or leaves them on the mesh.
   std::vector<Array> run(std::span<const ShardArgument> arguments, const ShardBody& body) const;
+  std::vector<Sharded> run_sharded(std::span<const ShardArgument> arguments,
+                                   const ShardBody& body) const;
 
  private:
+  // What becomes of result i of a device.
+  using Deliver = std::function<void(Device&, std::size_t, Array)>;
+  std::size_t result_count() const;
+  void launch_all(std::span<const ShardArgument> arguments, const ShardBody& body,
+                  const Deliver& deliver) const;
+
   Mesh mesh_;
   ShardMapOptions options_;
   Index arity_, results_;
@@ -129,7 +148,8 @@ class ShardMap {
 
   // The global results. Error, before a device starts, for arguments that do not fit (each by its
   // name): their number, a spec with more entries than dimensions, a dimension that the devices do
-  // not divide, an element type or rank that the body does not take. Error of the launch
+  // not divide, an element type or rank that the body does not take; a Sharded on another mesh or
+  // of another placement than its spec. Error of the launch
   // (launch.h); for results, by device: their number, a shape that out_specs do not fit, shapes or
   // element types that differ between devices.
   template <class... Arguments>
@@ -138,18 +158,28 @@ class ShardMap {
     return call(all);
   }
   typename Results::Global call(std::span<const ShardArgument> arguments) const {
-    const auto run = [this](Device& device, std::span<const Array> locals,
-                            [[maybe_unused]] std::vector<Array>& results) {
+    return Results::join(core_.run(arguments, erased()));
+  }
+  // The same, but the results stay on the mesh, where they are: nothing is copied. Replicas must
+  // then be equal, which debug builds check.
+  template <class... Arguments>
+  std::vector<Sharded> sharded(const Arguments&... arguments) const {
+    const std::array<ShardArgument, sizeof...(Arguments)> all{ShardArgument(arguments)...};
+    return core_.run_sharded(all, erased());
+  }
+
+ private:
+  auto erased() const {
+    return [this](Device& device, std::span<const Array> locals,
+                  [[maybe_unused]] std::vector<Array>& results) {
       if constexpr (std::is_void_v<typename Traits::Result>) {
         Signature::call(body_, device, locals);
       } else {
         Results::split(Signature::call(body_, device, locals), results);
       }
     };
-    return Results::join(core_.run(arguments, run));
   }
 
- private:
   detail::ShardMapCore core_;
   Body body_;
 };

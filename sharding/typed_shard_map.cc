@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding/typed_shard_map.h"
 
-#include "sharding/block_view.h"
 #include "sharding/graph.h"
 
 namespace kref::detail {
@@ -48,7 +47,7 @@ Traced TypedCore::trace(std::span<const ShardArgument> arguments) const {
       mesh(), options().check_vma ? Typing::kChecked : Typing::kUnchecked, options().auto_pcast);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Placement& spec = options().in_specs[i];
-    const ArrayRef local = block_view(arguments[i].view(), spec, mesh(), 0);
+    const ArrayRef local = arguments[i].block_type(spec, mesh());
     out.arguments.push_back(
         out.graph->argument(local.dtype, {local.shape().begin(), local.shape().end()},
                             out.graph->checked() ? input_state(spec, mesh()) : ValueState(mesh())));
@@ -57,21 +56,26 @@ Traced TypedCore::trace(std::span<const ShardArgument> arguments) const {
   return out;
 }
 
-std::vector<Array> TypedCore::run(std::span<const ShardArgument> arguments) const {
-  const Traced traced = trace(arguments);
-  const Graph& graph = *traced.graph;
+ShardBody TypedCore::body_of(const Traced& traced) {
   const std::vector<Index> results = nodes_of(traced.results);
-  const std::vector<bool> which = graph.needed(results);
+  std::vector<bool> which = traced.graph->needed(results);
   std::vector<bool> keep(which.size(), false);
   for (const Index node : results) keep[static_cast<std::size_t>(node)] = true;
-  return core_.run(arguments,
-                   [&](Device& device, std::span<const Array> locals, std::vector<Array>& out) {
-                     std::vector<std::optional<Array>> values(which.size());
-                     for (std::size_t i = 0; i < locals.size(); ++i) values[i] = locals[i];
-                     run_graph(graph, which, keep, device, values);
-                     for (const Index node : results)
-                       out.push_back(*values[static_cast<std::size_t>(node)]);
-                   });
+  return [graph = traced.graph, results, which = std::move(which), keep = std::move(keep)](
+             Device& device, std::span<const Array> locals, std::vector<Array>& out) {
+    std::vector<std::optional<Array>> values(which.size());
+    for (std::size_t i = 0; i < locals.size(); ++i) values[i] = locals[i];
+    run_graph(*graph, which, keep, device, values);
+    for (const Index node : results) out.push_back(*values[static_cast<std::size_t>(node)]);
+  };
+}
+
+std::vector<Array> TypedCore::run(std::span<const ShardArgument> arguments) const {
+  return core_.run(arguments, body_of(trace(arguments)));
+}
+
+std::vector<Sharded> TypedCore::run_sharded(std::span<const ShardArgument> arguments) const {
+  return core_.run_sharded(arguments, body_of(trace(arguments)));
 }
 
 std::string TypedCore::text(std::span<const ShardArgument> arguments) const {

@@ -53,12 +53,16 @@ class TypedCore {
   // The same in a graph of its own, for arguments that are checked first.
   Traced trace(std::span<const ShardArgument> arguments) const;
   std::vector<Array> run(std::span<const ShardArgument> arguments) const;
+  std::vector<Sharded> run_sharded(std::span<const ShardArgument> arguments) const;
 
   // What the devices would run, a line an operation; and how many are of this name.
   std::string text(std::span<const ShardArgument> arguments) const;
   Index count(std::string_view name, std::span<const ShardArgument> arguments) const;
 
  private:
+  // What a device runs of it.
+  static ShardBody body_of(const Traced& traced);
+
   ShardMapCore core_;
   TypedBody body_;
   CallSite where_;
@@ -142,6 +146,13 @@ class TypedShardMap {
   Global operator()(const Arguments&... arguments) const {
     const std::array<ShardArgument, sizeof...(Arguments)> all{ShardArgument(arguments)...};
     return detail::Results<Global>::join(core_.run(all));
+  }
+
+  // The same, but the results stay on the mesh: nothing is copied.
+  template <class... Arguments>
+  std::vector<Sharded> sharded(const Arguments&... arguments) const {
+    const std::array<ShardArgument, sizeof...(Arguments)> all{ShardArgument(arguments)...};
+    return core_.run_sharded(all);
   }
 
   // What the devices run for such arguments, a line an operation, as JAX prints a jaxpr.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "sharding/block_view.h"
 #include "sharding/graph.h"
 #include "sharding/value_collectives.h"
 
@@ -172,8 +171,7 @@ std::vector<Array> Pullback::call(std::span<const ShardArgument> cts) const {
   const detail::Graph& graph = *state.traced.graph;
   state.core->check_arguments(cts);
   for (std::size_t i = 0; i < cts.size(); ++i) {
-    const ArrayRef local =
-        block_view(cts[i].view(), state.core->options().in_specs[i], graph.mesh(), 0);
+    const ArrayRef local = cts[i].block_type(state.core->options().in_specs[i], graph.mesh());
     detail::check_like(local.dtype, local.shape(), state.cts[i], i);
   }
   std::vector<bool> keep(state.backward.size(), false);

@@ -114,5 +114,16 @@ TEST_CASE("devices that return different shapes are named, and the mesh works af
   CHECK(values(good(iota({8}))) == values(iota({8})));
 }
 
+TEST_CASE("an array that lives elsewhere than its spec says is refused, naming both") {
+  const Mesh mesh = Mesh::parse("X=2,Y=2");
+  const Sharded x = shard(mesh, iota({4, 4}), P{"X"});
+  const auto f = shard_map(mesh, {.in_specs = {P{none, "Y"}}, .out_specs = {P()}}, same);
+  const std::string message = refusal([&] { f(x); });
+  CHECK(says(message, "argument 0: f32[4@X,4] lives as P('X'), but in_specs say P(None, 'Y')"));
+  const Mesh other = Mesh::parse("X=2");
+  const auto g = shard_map(other, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, same);
+  CHECK(says(refusal([&] { g(x); }), "lives on the mesh X=2,Y=2"));
+}
+
 }  // namespace
 }  // namespace kref

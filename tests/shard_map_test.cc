@@ -244,5 +244,27 @@ TEST_CASE("scalars, empty arrays and any element type pass") {
   CHECK(shape_of(cut(iota({0, 4}))) == std::vector<Index>{0, 12});
 }
 
+TEST_CASE("arrays that live on the mesh go in and come out without being copied") {
+  const Mesh mesh = Mesh::parse("X=2,Y=2");
+  const Array w = iota({4, 2});
+  const Sharded weights = shard(mesh, w, P{"X"});
+  std::atomic<int> in_place{0};
+  const auto body = [&](Device& device, const Array& a, const Array& x) {
+    if (a.data() == weights.block(device.index()).data()) ++in_place;
+    return std::pair(a, plus(x, 1));
+  };
+  const auto f =
+      shard_map(mesh, {.in_specs = {P{"X"}, P{"Y"}}, .out_specs = {P{"X"}, P{none, "Y"}}}, body);
+  const auto [same, next] = f(weights, iota({2, 2}));
+  CHECK(in_place == 4);
+  CHECK(values(same) == values(w));
+  CHECK(values(next) == std::vector<double>{1, 2, 3, 4});
+  const std::vector<Sharded> kept = f.sharded(weights, iota({2, 2}));
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[0].block(3).data() == weights.block(3).data());
+  CHECK(kept[1].type() == "f32[1,4@Y]");
+  CHECK(values(unshard(kept[1])) == std::vector<double>{1, 2, 3, 4});
+}
+
 }  // namespace
 }  // namespace kref
