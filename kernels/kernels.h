@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/dot.h"
+#include "kernels/flash_attention.h"
 #include "kernels/matmul.h"
 #include "kernels/reference.h"
 #include "kernels/tile_ops.h"

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of scores to weights, in chunks of sixteen columns whatever the width of a vector.
+#if defined(KREF_KERNELS_SOFTMAX_OPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KREF_KERNELS_SOFTMAX_OPS_INL_H_
+#undef KREF_KERNELS_SOFTMAX_OPS_INL_H_
+#else
+#define KREF_KERNELS_SOFTMAX_OPS_INL_H_
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/log_tanh-inl.h"
+#include "kernels/softmax_args.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kref {
+namespace HWY_NAMESPACE {
+
+using SoftmaxTag = hn::CappedTag<float, 16>;
+using SoftmaxVec = hn::Vec<SoftmaxTag>;
+inline constexpr Index kChunk = 16;
+inline constexpr Index kChunkLanes = static_cast<Index>(hn::MaxLanes(SoftmaxTag()));
+inline constexpr int kChunkVectors = static_cast<int>(kChunk / kChunkLanes);
+
+// e^t for t <= 0, below 1 unit in the last place; 0 where it is below the smallest normal number.
+// Half of the work of Exp, whose last tenths of a unit weights do not need.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpOfDifference(D d, V t) {
+  using K = ExpConstants<float>;
+  constexpr float kLeast = -87.33654f;  // e^kLeast is the smallest normal number
+  static constexpr float kE[] = {0x1.6d115p-10f, 0x1.120bb6p-7f, 0x1.55551ap-5f, 0x1.5554dcp-3f,
+                                 0x1p-1f};  // as ExpConstants::kQ; error 2^-26.5
+  const hn::RebindToSigned<D> di;
+  const auto vanishes = hn::Lt(t, hn::Set(d, kLeast));
+  const V x = hn::IfThenElse(vanishes, hn::Set(d, kLeast), t);
+  const V round = hn::Set(d, K::kRound);
+  const V shifted = FusedMulAdd(d, x, hn::Set(d, K::kLog2E), round);
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, round));
+  const V minus_n = hn::Sub(round, shifted);
+  const V r = FusedMulAdd(d, minus_n, hn::Set(d, K::kLn2Lo),
+                          FusedMulAdd(d, minus_n, hn::Set(d, K::kLn2Hi), x));
+  const V e = hn::Add(FusedMulAdd(d, hn::Mul(r, r), Horner(d, r, kE), r), hn::Set(d, 1.0f));
+  return hn::IfThenZeroElse(vanishes, hn::Mul(e, PowerOfTwo(d, n)));
+}
+
+// The larger, the first one where either is NaN: a NaN is not lost, since its weight will be NaN.
+HWY_INLINE SoftmaxVec Larger(SoftmaxVec a, SoftmaxVec b) {
+  return hn::IfThenElse(hn::Gt(b, a), b, a);
+}
+
+HWY_INLINE SoftmaxVec Logit(SoftmaxTag d, SoftmaxVec s, const float* bias,
+                            const detail::ScoreRule& rule) {
+  const SoftmaxVec scale = hn::Set(d, rule.scale);
+  if (bias == nullptr) {
+    s = hn::Mul(s, scale);
+  } else if (rule.bias_before_scale) {
+    s = hn::Mul(hn::Add(s, hn::LoadU(d, bias)), scale);
+  } else {
+    s = hn::Add(hn::Mul(s, scale), hn::LoadU(d, bias));
+  }
+  if (rule.cap == 0) return s;
+  const SoftmaxVec cap = hn::Set(d, rule.cap);
+  return hn::Mul(cap, Tanh(d, hn::Div(s, cap)));
+}
+
+// Elements first .. last - 1 of a row to logits; their maximum. Both multiples of 16.
+HWY_INLINE float LogitRow(float* p, Index first, Index last, const float* bias,
+                          const detail::ScoreRule& rule) {
+  const SoftmaxTag d;
+  SoftmaxVec most = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (Index c = first; c < last; c += kChunkLanes) {
+    const SoftmaxVec s = Logit(d, hn::LoadU(d, p + c), bias == nullptr ? nullptr : bias + c, rule);
+    hn::StoreU(s, d, p + c);
+    most = Larger(most, s);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, most));
+}
+
+HWY_INLINE float MaximumOfRow(const float* p, Index first, Index last) {
+  const SoftmaxTag d;
+  SoftmaxVec most = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (Index c = first; c < last; c += kChunkLanes) most = Larger(most, hn::LoadU(d, p + c));
+  return hn::GetLane(hn::MaxOfLanes(d, most));
+}
+
+// Logits to exp(logit - maximum), added to the sums, which `grown` rescales first.
+HWY_INLINE void WeightRow(float* p, Index first, Index last, float maximum, float grown,
+                          float* sums) {
+  const SoftmaxTag d;
+  SoftmaxVec total[kChunkVectors];
+  for (int v = 0; v < kChunkVectors; ++v) {
+    total[v] = hn::Mul(hn::LoadU(d, sums + v * kChunkLanes), hn::Set(d, grown));
+  }
+  const SoftmaxVec m = hn::Set(d, maximum);
+  for (Index c = first; c < last; c += kChunk) {
+    for (int v = 0; v < kChunkVectors; ++v) {
+      float* at = p + c + v * kChunkLanes;
+      const SoftmaxVec weight = ExpOfDifference(d, hn::Sub(hn::LoadU(d, at), m));
+      hn::StoreU(weight, d, at);
+      total[v] = hn::Add(total[v], weight);
+    }
+  }
+  for (int v = 0; v < kChunkVectors; ++v) hn::StoreU(total[v], d, sums + v * kChunkLanes);
+}
+
+template <class T>
+HWY_INLINE void RoundRow(float* p, Index n) {
+  using Format = typename NarrowTraits<T>::Format;
+  const SoftmaxTag d;
+  for (Index c = 0; c < n; c += kChunkLanes) {
+    const auto bits = EncodeNarrow<Format, false>(d, hn::LoadU(d, p + c));
+    hn::StoreU(DecodeNarrow<Format>(d, bits), d, p + c);
+  }
+}
+
+HWY_INLINE void RoundRowTo(DType type, float* p, Index n) {
+  switch (type) {
+    case DType::kBF16:
+      return RoundRow<bf16>(p, n);
+    case DType::kF16:
+      return RoundRow<f16>(p, n);
+    case DType::kF8E4M3:
+      return RoundRow<f8_e4m3>(p, n);
+    case DType::kF8E5M2:
+      return RoundRow<f8_e5m2>(p, n);
+    default:
+      return;
+  }
+}
+
+template <class T>
+HWY_INLINE void WidenBias(const T* x, Index n, float* out) {
+  for (Index i = 0; i < n; ++i) out[i] = static_cast<float>(x[i]);
+}
+
+HWY_INLINE void BiasRow(const detail::SoftmaxArgs& a, Index r, float* out) {
+  const Index at = r * a.bias_stride;
+  switch (a.bias_type) {
+    case DType::kBF16:
+      return WidenBias(static_cast<const bf16*>(a.bias) + at, a.keys, out);
+    case DType::kF16:
+      return WidenBias(static_cast<const f16*>(a.bias) + at, a.keys, out);
+    case DType::kF8E4M3:
+      return WidenBias(static_cast<const f8_e4m3*>(a.bias) + at, a.keys, out);
+    case DType::kF8E5M2:
+      return WidenBias(static_cast<const f8_e5m2*>(a.bias) + at, a.keys, out);
+    case DType::kF64:
+      return WidenBias(static_cast<const double*>(a.bias) + at, a.keys, out);
+    default:
+      return WidenBias(static_cast<const float*>(a.bias) + at, a.keys, out);
+  }
+}
+
+HWY_INLINE void ScaleRow(float* x, Index n, float factor) {
+  const SoftmaxTag d;
+  for (Index c = 0; c < n; c += kChunkLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + c), hn::Set(d, factor)), d, x + c);
+  }
+}
+
+void SoftmaxUpdate(const detail::SoftmaxArgs& a) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const auto up = [](Index n) { return (n + kChunk - 1) / kChunk * kChunk; };
+  const Index padded = up(a.keys);
+  for (Index r = 0; r < a.rows; ++r) {
+    float* p = a.p + r * a.p_stride;
+    const Index begin = a.begin[r], end = a.end[r];
+    const Index first = begin / kChunk * kChunk, last = up(end);
+    if (a.bias != nullptr) BiasRow(a, r, a.bias_row);
+    float most = LogitRow(p, first, last, a.bias == nullptr ? nullptr : a.bias_row, a.rule);
+    if (first != begin || last != end || a.chosen != nullptr) {
+      std::fill(p + first, p + begin, kNone);
+      std::fill(p + end, p + last, kNone);
+      if (a.chosen != nullptr) {
+        const bool* chosen = a.chosen + r * a.chosen_stride;
+        for (Index c = begin; c < end; ++c) p[c] = chosen[c] ? p[c] : kNone;
+      }
+      most = MaximumOfRow(p, first, last);
+    }
+    const float old = a.maximum[r * a.maximum_stride];
+    const float maximum = most > old ? most : old;
+    // While all logits are -infinity they are measured from 0: their weights are 0.
+    const float from = maximum == kNone ? 0.0f : maximum;
+    float grown = 1;
+    if (most > old) {
+      const hn::CappedTag<float, 1> d1;
+      grown = hn::GetLane(ExpOfDifference(d1, hn::Set(d1, old - from)));
+    }
+    a.maximum[r * a.maximum_stride] = maximum;
+    WeightRow(p, first, last, from, grown, a.sums + r * a.sums_stride);
+    std::fill(p, p + first, 0.0f);
+    std::fill(p + last, p + padded, 0.0f);
+    RoundRowTo(a.rule.p_dtype, p, padded);
+    if (grown != 1) ScaleRow(a.acc + r * a.acc_stride, up(a.width), grown);
+  }
+}
+
+bool AllFinite(const float* x, Index rows, Index stride, Index columns) {
+  const SoftmaxTag d;
+  for (Index r = 0; r < rows; ++r, x += stride) {
+    SoftmaxVec zeros = hn::Zero(d);  // stays so until an infinity or NaN is multiplied by 0
+    Index c = 0;
+    for (; c + kChunkLanes <= columns; c += kChunkLanes) {
+      zeros = hn::Add(zeros, hn::Mul(hn::LoadU(d, x + c), hn::Zero(d)));
+    }
+    float rest = 0;
+    for (; c < columns; ++c) rest += x[c] * 0.0f;
+    if (!(rest == 0) || !hn::AllTrue(d, hn::Eq(zeros, hn::Zero(d)))) return false;
+  }
+  return true;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kref
+HWY_AFTER_NAMESPACE();
+
+#endif  // KREF_KERNELS_SOFTMAX_OPS_INL_H_
