@@ -51,7 +51,9 @@ void AttentionMask::at(Index batch, Index row0, Index rows, Index key0, Index ke
   if (first >= rows) return;
 
   out.row0 = first, out.rows = rows - first;
-  out.key0 = begin(first) - key0;
+  // Down to a multiple of 16, so that an element's lane depends on its place in the block only and
+  // not on which rows share the block.
+  out.key0 = (begin(first) - key0) / 16 * 16;
   out.keys = end(rows - 1) - key0 - out.key0;
   out.begin.resize(static_cast<std::size_t>(out.rows));
   out.end.resize(static_cast<std::size_t>(out.rows));

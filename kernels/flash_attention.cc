@@ -126,11 +126,14 @@ BasicArrayRef<Void> by_heads(BasicArrayRef<Void> a, Layout layout) {
 
 }  // namespace
 
-AttentionTile default_attention_tile(Index queries, Index keys, [[maybe_unused]] Index depth,
-                                     [[maybe_unused]] Index width) {
+AttentionTile default_attention_tile(Index heads, Index queries, Index keys) {
   // Making a block of k and v ready costs as much as a few dozen rows of products, so blocks have
-  // many rows; the scores, 256 x 512 f32, take half of a second-level cache.
-  return {std::clamp<Index>(queries, 1, 256), std::clamp<Index>(keys, 1, 512)};
+  // many rows, but not so many that threads have too few of them. Few keys, since half of a block
+  // on the causal diagonal is work for nothing; the scores, 512 x 128 f32, stay in a second-level
+  // cache.
+  AttentionTile t{512, 128};
+  while (t.q > 64 && heads * cdiv(queries, t.q) < 16) t.q /= 2;
+  return {std::clamp<Index>(queries, 1, t.q), std::clamp<Index>(keys, 1, t.k)};
 }
 
 void flash_attention(const AttentionInputs& given, const MutableArrayRef& o_given,
@@ -159,7 +162,7 @@ void flash_attention(const AttentionInputs& given, const MutableArrayRef& o_give
              "], expected sizes from 0");
   if (n.batches * n.heads * n.queries == 0) return;
 
-  AttentionTile t = default_attention_tile(n.queries, n.keys, n.depth, n.width);
+  AttentionTile t = default_attention_tile(n.batches * n.heads, n.queries, n.keys);
   if (tile.q > 0) t.q = std::min(tile.q, n.queries);
   if (tile.k > 0) t.k = std::min(tile.k, std::max<Index>(1, n.keys));
   if (n.keys * n.depth * n.width > 0) return detail::attention_grid(in, o, lse, options, t);

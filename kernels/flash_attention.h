@@ -20,14 +20,15 @@ using reference::LogBase;
 using reference::NegativeSegments;
 using reference::Window;
 
-// Rows and keys of a block. 0: chosen. The choice is part of the result's last bits, except where
-// every rounding is exact, as with the integer probes (q = 0).
+// Rows and keys of a block. 0: chosen. q changes no bit of the result; k is part of its last bits,
+// except where every rounding is exact, as with the integer probes (q = 0).
 struct AttentionTile {
   Index q = 0, k = 0;
 };
 
-// The tile that 0 stands for: a function of the shapes only.
-AttentionTile default_attention_tile(Index queries, Index keys, Index depth, Index width);
+// The tile that 0 stands for; heads: B H. Its k depends on `keys` only where there are few of them,
+// so that a row has the same bits in every batch.
+AttentionTile default_attention_tile(Index heads, Index queries, Index keys);
 
 // o = attention(in), lse [B, H, T] the logarithm of the sum of exp(logit), a sink's included.
 //
@@ -41,8 +42,8 @@ AttentionTile default_attention_tile(Index queries, Index keys, Index depth, Ind
 // a row carries its maximum m, sixteen partial sums of p = exp(logit - m), and sum p v, rescaled
 // when m grows; p is rounded to p_dtype before the product, whose order is ascending along keys; at
 // the end it is divided by the sum. A key a row does not see takes no part in that row, whatever it
-// and its bias hold; blocks without visible key are skipped. For given tiles the bits are the same
-// for any number of threads and SIMD target (of a NaN only that it is one).
+// and its bias hold; blocks without visible key are skipped. For a given tile.k the bits are
+// the same for any tile.q, number of threads and SIMD target (of a NaN only that it is one).
 //
 // Error, naming the operand, when shapes, element types, lengths or options do not fit, and when o
 // or lse overlap an input.

@@ -23,30 +23,35 @@ inline constexpr Index kChunk = 16;
 inline constexpr Index kChunkLanes = static_cast<Index>(hn::MaxLanes(SoftmaxTag()));
 inline constexpr int kChunkVectors = static_cast<int>(kChunk / kChunkLanes);
 
-// e^t for t <= 0, below 1 unit in the last place; 0 where it is below the smallest normal number.
+// The larger one. x86 gives b where either is NaN; the portable target is made to.
+template <class V>
+HWY_INLINE V Larger(V a, V b) {
+  if constexpr (kPortable) {
+    return hn::IfThenElse(hn::Gt(a, b), a, b);
+  } else {
+    return hn::Max(a, b);
+  }
+}
+
+// e^t for t <= 0, below 1 unit in the last place; 0 from where n is -127, that is below -87.68.
 // Half of the work of Exp, whose last tenths of a unit weights do not need.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpOfDifference(D d, V t) {
   using K = ExpConstants<float>;
-  constexpr float kLeast = -87.33654f;  // e^kLeast is the smallest normal number
   static constexpr float kE[] = {0x1.6d115p-10f, 0x1.120bb6p-7f, 0x1.55551ap-5f, 0x1.5554dcp-3f,
                                  0x1p-1f};  // as ExpConstants::kQ; error 2^-26.5
   const hn::RebindToSigned<D> di;
-  const auto vanishes = hn::Lt(t, hn::Set(d, kLeast));
-  const V x = hn::IfThenElse(vanishes, hn::Set(d, kLeast), t);
+  const V x = Larger(hn::Set(d, -88.0f), t);  // a NaN stays
   const V round = hn::Set(d, K::kRound);
   const V shifted = FusedMulAdd(d, x, hn::Set(d, K::kLog2E), round);
-  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, round));
   const V minus_n = hn::Sub(round, shifted);
   const V r = FusedMulAdd(d, minus_n, hn::Set(d, K::kLn2Lo),
                           FusedMulAdd(d, minus_n, hn::Set(d, K::kLn2Hi), x));
   const V e = hn::Add(FusedMulAdd(d, hn::Mul(r, r), Horner(d, r, kE), r), hn::Set(d, 1.0f));
-  return hn::IfThenZeroElse(vanishes, hn::Mul(e, PowerOfTwo(d, n)));
-}
-
-// The larger, the first one where either is NaN: a NaN is not lost, since its weight will be NaN.
-HWY_INLINE SoftmaxVec Larger(SoftmaxVec a, SoftmaxVec b) {
-  return hn::IfThenElse(hn::Gt(b, a), b, a);
+  // n is in the last bits of `shifted`; moved to the exponent it loses the others. -127 gives 0.
+  const auto power =
+      hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)), hn::Set(di, std::int32_t{127} << 23));
+  return hn::Mul(e, hn::BitCast(d, power));
 }
 
 HWY_INLINE SoftmaxVec Logit(SoftmaxTag d, SoftmaxVec s, const float* bias,
@@ -64,15 +69,16 @@ HWY_INLINE SoftmaxVec Logit(SoftmaxTag d, SoftmaxVec s, const float* bias,
   return hn::Mul(cap, Tanh(d, hn::Div(s, cap)));
 }
 
-// Elements first .. last - 1 of a row to logits; their maximum. Both multiples of 16.
+// Elements first .. last - 1 of a row to logits; their maximum. Both multiples of 16. A NaN does
+// not become the maximum: its weight will be NaN, which is enough.
 HWY_INLINE float LogitRow(float* p, Index first, Index last, const float* bias,
-                          const detail::ScoreRule& rule) {
+                          const detail::ScoreRule rule) {
   const SoftmaxTag d;
   SoftmaxVec most = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (Index c = first; c < last; c += kChunkLanes) {
     const SoftmaxVec s = Logit(d, hn::LoadU(d, p + c), bias == nullptr ? nullptr : bias + c, rule);
     hn::StoreU(s, d, p + c);
-    most = Larger(most, s);
+    most = Larger(s, most);
   }
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
@@ -80,7 +86,7 @@ HWY_INLINE float LogitRow(float* p, Index first, Index last, const float* bias,
 HWY_INLINE float MaximumOfRow(const float* p, Index first, Index last) {
   const SoftmaxTag d;
   SoftmaxVec most = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (Index c = first; c < last; c += kChunkLanes) most = Larger(most, hn::LoadU(d, p + c));
+  for (Index c = first; c < last; c += kChunkLanes) most = Larger(hn::LoadU(d, p + c), most);
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 

@@ -137,6 +137,23 @@ TEST_CASE("a NaN or infinite value reaches exactly the rows that see it") {
   }
 }
 
+TEST_CASE("the same bits for any number of rows a block") {
+  std::mt19937 random(19);
+  for (int n = 0; n < 60; ++n) {
+    AttentionCase c = make_case(Levels(random), random);
+    if (c.options.fully_masked == FullyMasked::kNaN) c.options.fully_masked = FullyMasked::kUniform;
+    c.tile.q = 0;
+    const Result first = compute(c);
+    CAPTURE(n);
+    for (const Index q : {1, 3, 16}) {
+      c.tile.q = q;
+      const Result again = compute(c);
+      CHECK(same_bits(first.o, again.o));
+      CHECK(same_bits(first.lse, again.lse));
+    }
+  }
+}
+
 TEST_CASE("the same bits for any number of threads and on every target") {
   std::mt19937 random(17);
   for (int n = 0; n < 24; ++n) {
