@@ -2,6 +2,7 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "dsl/overlap.h"
 #include "kernels/matmul_grid.h"
@@ -123,6 +124,17 @@ MatmulSizes matmul_sizes(const ArrayRef& x, const ArrayRef& y, bool trans_x, boo
                y.extents[d]);
   }
   return s;
+}
+
+Array matmul(const ArrayRef& x, const ArrayRef& y, const MatmulOptions& options,
+             std::optional<DType> out) {
+  const MatmulSizes sizes = matmul_sizes(x, y, options.trans_x, options.trans_y);
+  std::vector<Index> shape(x.shape().begin(), x.shape().end() - 2);
+  shape.push_back(sizes.m);
+  shape.push_back(sizes.n);
+  Array z = Array::unwritten(out.value_or(is_float(x.dtype) ? x.dtype : DType::kI32), shape);
+  matmul(x, y, z.mutable_ref(), options);
+  return z;
 }
 
 MatmulTile default_matmul_tile([[maybe_unused]] DType type, Index m, Index n, Index k) {

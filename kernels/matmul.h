@@ -3,6 +3,8 @@
 // dimensions first; spec/runs.md, `matmul`).
 #pragma once
 
+#include <optional>
+
 #include "kernels/dot.h"
 
 namespace kref {
@@ -46,6 +48,10 @@ MatmulSizes matmul_sizes(const ArrayRef& x, const ArrayRef& y, bool trans_x, boo
 // do not fit.
 void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
             const MatmulOptions& options = {});
+
+// The same as a new array of element type `out`; not set: that of x, s32 of s8 and u8.
+Array matmul(const ArrayRef& x, const ArrayRef& y, const MatmulOptions& options = {},
+             std::optional<DType> out = {});
 
 // The tile that is used when none is given; from type and shape only, never from the machine.
 MatmulTile default_matmul_tile(DType type, Index m, Index n, Index k);

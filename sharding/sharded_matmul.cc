@@ -58,10 +58,7 @@ Array local_product(const MatmulPlacement& placement, const Array& x, const Arra
   // What is still to be added is kept as it was summed.
   const DType type =
       placement.contraction.empty() ? result_type(x.dtype(), options) : accumulator_of(x.dtype());
-  Array z = Array::unwritten(type, placement.local.z());
-  matmul(x, y, z.mutable_ref(),
-         {options.trans_x, options.trans_y, options.precision, options.tile});
-  return z;
+  return matmul(x, y, {options.trans_x, options.trans_y, options.precision, options.tile}, type);
 }
 
 // The global sizes, from the arrays.

@@ -15,14 +15,7 @@ class DotPrimitive final : public Primitive {
   explicit DotPrimitive(DotValueOptions options) : options_(options) {}
   std::string name() const override { return "dot"; }
   Array run(Device&, std::span<const Array> inputs, CallSite) const override {
-    const Array &x = inputs[0], &y = inputs[1];
-    std::vector<Index> shape(x.shape().begin(), x.shape().end());
-    const std::size_t r = shape.size();
-    if (options_.trans_x) shape[r - 2] = shape[r - 1];
-    shape[r - 1] = y.extent(y.rank() - (options_.trans_y ? 2 : 1));
-    Array z = Array::unwritten(is_float(x.dtype()) ? x.dtype() : DType::kI32, shape);
-    matmul(x, y, z.mutable_ref(), {.trans_x = options_.trans_x, .trans_y = options_.trans_y});
-    return z;
+    return matmul(inputs[0], inputs[1], {.trans_x = options_.trans_x, .trans_y = options_.trans_y});
   }
   // With z = op(x) op(y): dop(x) = dz op(y)^T, dop(y) = op(x)^T dz, each stored as its operand is.
   Cotangents pull_back(const Value& ct, std::span<const Value> inputs, const Value&,
