@@ -3,7 +3,7 @@
 """Checks the rules of the tree that no compiler checks; each failure is one line, exit status 1.
 
 Layers point one way, vectors and threads stay in their files, the oracle shares nothing with the
-kernels, files stay small, headers say their licence, README code is real code.
+kernels, files stay small, headers say their licence, README code is real code, listed test cases exist.
 """
 import pathlib
 import re
@@ -21,6 +21,7 @@ TOP = {"dsl", "kernels", "sharding", "golden", "bench", "tests", "meson.build", 
        "meson_options.txt", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore", ".ci"}
 UMBRELLAS = {"dsl/dsl.h", "kernels/kernels.h", "sharding/sharding.h", "golden/golden.h"}
 MAX_LINES = 300
+BEHAVIOURS = 67  # of sharding, numbered as in the semantics of JAX's tests; tests/behaviours.tsv
 SOURCE = {".h", ".cc", ".py"}
 TEXT = SOURCE | {".md", ".build", ".txt", ".tsv"}
 
@@ -148,6 +149,25 @@ def check_readme():
             fail("README.md", 0, f"the code quoted from {block[0]} is not in it")
 
 
+def check_behaviours():
+    """tests/behaviours.tsv: for each numbered behaviour the test cases that show it, which exist, or why
+    it does not apply."""
+    table, cases, seen = ROOT / "tests/behaviours.tsv", {}, set()
+    for number, line in enumerate(table.read_text(encoding="utf-8").split("\n")[1:-1], 2):
+        behaviour, path, case = line.split("\t")
+        seen.add(int(behaviour))
+        if path == "-":
+            continue
+        if path not in cases:
+            text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
+            literals = re.findall(r'TEST_CASE\(\s*((?:"(?:\\.|[^"\\])*"\s*)+)', text)
+            cases[path] = {"".join(re.findall(r'"((?:\\.|[^"\\])*)"', literal)) for literal in literals}
+        if case not in cases[path]:
+            fail("tests/behaviours.tsv", number, f"no test case '{case}' in {path}")
+    for behaviour in sorted(set(range(1, BEHAVIOURS + 1)) - seen):
+        fail("tests/behaviours.tsv", 0, f"behaviour {behaviour} is missing")
+
+
 INSTALLED = installed_headers()
 
 
@@ -169,6 +189,7 @@ def main():
         if p.suffix in SOURCE:
             check_source(path, text.rstrip("\n").split("\n"))
     check_readme()
+    check_behaviours()
     for line in failures:
         print(line)
     print(f"{len(paths)} files, {len(failures)} failures")

@@ -106,6 +106,29 @@ TEST_CASE("behaviour 51: the message lists what varies, what the spec names, wha
   CHECK(says(text, "{y,z}"));
 }
 
+TEST_CASE("behaviour 52, unrolled: carries that change places vary by the union of their axes") {
+  const Mesh mesh = Mesh::parse("x=2,y=2");
+  const auto body = [](Tracer&, const Value& a, const Value& b) {
+    Value one = a, two = b;
+    for (int step = 0; step < 3; ++step) {
+      const Value next = one + two;
+      one = two;
+      two = next;
+    }
+    return std::pair(one, two);
+  };
+  const auto with = [&](const P& out) {
+    return shard_map(mesh, {.in_specs = {P{"x"}, P{"y"}}, .out_specs = {out, out}}, body);
+  };
+  // a + 2 b, 2 a + 3 b of device (x, y).
+  const auto [one, two] = with(P{axes("x", "y")})(iota({2}, 1), iota({2}, 10));
+  CHECK(values(one) == std::vector<double>{21, 23, 22, 24});
+  CHECK(values(two) == std::vector<double>{32, 35, 34, 37});
+  for (const P& out : {P{"x"}, P{"y"}, P()}) {
+    CHECK(says(refusal([&] { with(out)(iota({2}), iota({2})); }), "require replication"));
+  }
+}
+
 TEST_CASE("behaviour 53: operands of different states are brought to one, or refused") {
   const Mesh mesh = Mesh::parse("i=2,j=2");
   const auto scaled = [](Tracer&, const Value& x, const Value& y) { return x * y; };
