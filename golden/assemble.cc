@@ -68,11 +68,15 @@ nlohmann::json option_value(const Assignment& a) {
   return json ? parse_json("--set " + a.name, a.value) : nlohmann::json(a.value);
 }
 
-bool is_file_like(const std::string& subject) {
-  return subject.find_first_of("/.") != std::string::npos;
-}
-
 }  // namespace
+
+bool is_file_like(const std::string& subject) {
+  std::error_code ignored;
+  if (names_operation(subject)) return false;
+  if (std::filesystem::exists(subject, ignored)) return true;
+  // "psun.vjp" is a slip of the pen, no file.
+  return subject.find_first_of("/.") != std::string::npos && !subject.ends_with(".vjp");
+}
 
 bool names_operation(const std::string& subject) {
   return std::any_of(operations().begin(), operations().end(),
@@ -94,10 +98,9 @@ void check_subjects(const Request& request) {
   KREF_CHECK(!subjects.empty(), request.verb, ": expected a run file, or an operation with --in");
   bool operation = false;
   for (const std::string& subject : subjects) {
-    std::error_code ignored;
     if (names_operation(subject)) {
       operation = true;
-    } else if (!is_file_like(subject) && !std::filesystem::exists(subject, ignored)) {
+    } else if (!is_file_like(subject)) {
       std::vector<std::string> known;
       for (const Operation& o : operations()) known.emplace_back(o.name);
       throw Error(detail::cat(quote(subject), " is neither a file nor an operation; operations: ",

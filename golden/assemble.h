@@ -13,6 +13,9 @@ namespace kref {
 // True when `subject` names an operation (a file of that name is given as ./NAME).
 bool names_operation(const std::string& subject);
 
+// True when `subject` can only be a file, whether it is there or not.
+bool is_file_like(const std::string& subject);
+
 // Refuses a request whose options and subjects do not go together: no subject, an operation among
 // others, --in with a run file. Error.
 void check_subjects(const Request& request);

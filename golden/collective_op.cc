@@ -168,7 +168,8 @@ std::vector<Operation> collective_operations() {
                    .sources = kSources,
                    .validate = validate,
                    .compute = compute_collective,
-                   .expect = expect_collective});
+                   .expect = expect_collective,
+                   .plan = plan_collective});
     if (d.vjp == nullptr) continue;
     Operation vjp = all.back();
     vjp.name = d.vjp;

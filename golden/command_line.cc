@@ -155,14 +155,15 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* check = app.add_subcommand("check", "judge one or more run files");
   CLI::App* run = app.add_subcommand("run", "compute an operation and write its outputs");
   CLI::App* list = app.add_subcommand("list", "the operations, one a line");
-  CLI::App* describe = app.add_subcommand("describe", "an operation's tensors, options and rules");
+  CLI::App* describe = app.add_subcommand(
+      "describe", "an operation's tensors, options and rules; a run's tensors and plan");
   CLI::App* version = app.add_subcommand("version", "the version of kref");
   check->footer(kCheckFooter);
   run->footer(kRunFooter);
   add_options(*check, request, pairs);
   add_options(*run, request, pairs);
   add_repeated(*run, "--out", request.out, "FILE|NAME=FILE[:MEMBER]", "where to write");
-  describe->add_option("OP", request.subjects, "names of operations");
+  describe->add_option("OP|RUN", request.subjects, "names of operations, run files");
   for (CLI::App* sub : {check, run, list, describe, version}) {
     sub->add_flag("--json", request.json, "one JSON object a line");
   }

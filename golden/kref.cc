@@ -8,6 +8,7 @@
 #include "dsl/check.h"
 #include "dsl/grid.h"
 #include "dsl/threads.h"
+#include "golden/assemble.h"
 #include "golden/commands.h"
 #include "golden/console.h"
 #include "golden/mapped_files.h"
@@ -68,17 +69,19 @@ int list_command(const Request& request) {
 
 int describe_command(const Request& request) {
   KREF_CHECK(!request.subjects.empty(),
-             "describe: expected the name of an operation; `kref list` shows them");
+             "describe: expected the name of an operation, or a run file; `kref list` shows the "
+             "operations");
   bool first = true;
   for (const std::string& name : request.subjects) {
-    const Operation& operation = find_operation(name);
-    if (request.json) {
-      print(json_line(describe_json(operation)));
-    } else {
-      if (!first) print("\n");
-      print(describe(operation));
-    }
+    if (!request.json && !first) print("\n");
     first = false;
+    if (is_file_like(name)) {
+      const Run run = assemble(request, name);
+      print(request.json ? json_line(describe_run_json(run)) : describe_run(run));
+      continue;
+    }
+    const Operation& operation = find_operation(name);
+    print(request.json ? json_line(describe_json(operation)) : describe(operation));
   }
   return 0;
 }

@@ -147,6 +147,7 @@ Operation matmul_operation() {
       .validate = validate,
       .compute = compute_matmul,
       .expect = expect_sharded_matmul,
+      .plan = plan_matmul,
   };
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "golden/expectation.h"
+#include "golden/plan.h"
 #include "golden/run.h"
 
 namespace kref {
@@ -47,6 +48,9 @@ struct Operation {
   // What each output that the run carries should hold, and how far an honest machine may be off.
   // `run` has been validated with outputs.
   std::vector<Expectation> (*expect)(const Run& run);
+
+  // What each device does, for `describe RUN`. `run` has been validated. Null: nothing to tell.
+  Plan (*plan)(const Run& run) = nullptr;
 };
 
 // Every operation of this build, in the order in which `list` prints them.
