@@ -96,7 +96,9 @@ TEST_CASE("larger shards: every fault that has a name is named") {
                        {"X=4,Y=2", "Y,X", "(Y,X)"}, {32, 64}),
               counts);
   print(counts);
-  for (const auto& [kind, c] : counts) {
+  for (const auto& each : counts) {
+    const std::string kind = each.first;
+    const Count& c = each.second;
     CAPTURE(kind);
     if (kind == "one element off") CHECK(c.named == 0);
     const bool has_name =
