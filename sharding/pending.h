@@ -10,8 +10,8 @@ namespace kref {
 
 // Move-only. The operand stays as it was until done(). On threads nothing travels by itself: the
 // receiver copies in done(), so that what overlaps with computing is the others' waiting; the cost
-// model prices the transfer from start to done. A Pending that is destroyed without done() is an
-// Error for the devices that need this one's part.
+// model prices the transfer from start to done. A Pending that is destroyed without done() ends the
+// launch with an Error that names device, operation and call site.
 class [[nodiscard]] Pending {
  public:
   // What a collective leaves for done() to do.

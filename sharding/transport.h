@@ -31,9 +31,10 @@ struct Offer {
 };
 
 // One exchange, as one device sees it. The calls come in the order match, any number of view and
-// put, wait. Each may throw the Error that ends the launch. An exchange that is destroyed before
-// wait() counts as left behind: whoever waits for this device is told. Nobody writes to the target
-// of an exchange that is destroyed.
+// put, wait, all on the device's own thread. Each may throw the Error that ends the launch. An
+// exchange that is destroyed before wait() was left behind, which ends the launch with an Error
+// that says so, unless an exception carries it away that ends the launch by itself. Nobody writes
+// to the target of an exchange that is destroyed.
 class Exchange {
  public:
   virtual ~Exchange() = default;
