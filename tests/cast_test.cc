@@ -107,57 +107,73 @@ TEST_CASE("L024: f32 to bf16 rounds to even and does not truncate") {
   });
 }
 
+// By way of the views that the verb works on: one copy of this for all 169 pairs.
+ArrayRef block_of(const ArrayRef& a, Index width) {
+  ArrayRef out = a;
+  out.extents[1] = width;
+  out.data = static_cast<const unsigned char*>(a.data) + size_of(a.dtype);  // from column 1 on
+  return out;
+}
+
+double element(const ArrayRef& a, Index r, Index c) {
+  return with_dtype(a.dtype, [&]<class T>() {
+    return static_cast<double>(static_cast<const T*>(a.data)[r * a.strides[0] + c]);
+  });
+}
+
+constexpr double kValues[] = {0,       -0.0, 1,    -1,     2.5,   -2.5,  1.75,  126.5,
+                              -129.25, 255,  256,  65504,  70000, 1e5,   -1e10, 1e19,
+                              -1e19,   3e38, 1e39, 1e300,  1e-5,  1e-8,  1e-46, -1e-320,
+                              NAN,     -NAN, 0.1,  -33.33, 448,   464.5, 1000,  -57344};
+constexpr Index kCount = std::size(kValues);
+
+// kValues as elements of a type, over and over.
+void fill_with_values(Array& x) {
+  const Index flat[] = {kCount};
+  const std::vector<double> as = reference::cast(ArrayRef(DType::kF64, flat, kValues), x.dtype());
+  with_dtype(x.dtype(), [&]<class S>() {
+    const auto to = x.mutable_elements<S>();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const double v = as[i % kCount];
+      to[i] = v == 0x1p63 ? S(std::numeric_limits<std::int64_t>::max()) : static_cast<S>(v);
+    }
+  });
+}
+
+void test_pair(const Array& x, Array& out, Index width) {
+  std::memset(out.mutable_data(), 0x55, out.bytes());
+  const ArrayRef xb = block_of(x, width);
+  MutableArrayRef ob = out.mutable_ref();
+  ob.extents[1] = width;
+  ob.data = static_cast<unsigned char*>(ob.data) + size_of(ob.dtype);
+  detail::cast(xb, ob, Overflow::kDefault);
+  const std::vector<double> expected = reference::cast(xb, out.dtype());
+  for (Index r = 0; r < 3; ++r) {
+    for (Index c = 0; c < width; ++c) {
+      const double got = element(ob, r, c);
+      const double want = expected[static_cast<std::size_t>(r * width + c)];
+      if (!(got == want || (std::isnan(got) && std::isnan(want)))) {
+        CAPTURE(element(xb, r, c));
+        REQUIRE(got == want);
+      }
+      REQUIRE(std::signbit(got) == std::signbit(want));
+    }
+    const auto* after = static_cast<const unsigned char*>(ob.data) +
+                        static_cast<std::size_t>(r * (kCount + 2) + width) * size_of(ob.dtype);
+    REQUIRE(*after == 0x55);
+  }
+}
+
 TEST_CASE("every pair of element types, blocks of every width") {
-  const double values[] = {0,       -0.0, 1,    -1,     2.5,   -2.5,  1.75,  126.5,
-                           -129.25, 255,  256,  65504,  70000, 1e5,   -1e10, 1e19,
-                           -1e19,   3e38, 1e39, 1e300,  1e-5,  1e-8,  1e-46, -1e-320,
-                           NAN,     -NAN, 0.1,  -33.33, 448,   464.5, 1000,  -57344};
-  constexpr Index kCount = std::size(values);
+  const Index shape[] = {3, kCount + 2};
   for_each_target([&] {
     for (int s = 0; s <= static_cast<int>(DType::kBool); ++s) {
       for (int t = 0; t <= static_cast<int>(DType::kBool); ++t) {
-        const auto from = static_cast<DType>(s), to = static_cast<DType>(t);
-        const Index shape[] = {3, kCount + 2};
-        Array x(from, shape), out(to, shape);
-        with_dtype(from, [&]<class S>() {
-          std::vector<double> all(values, values + kCount);
-          const Index flat[] = {kCount};
-          const std::vector<double> as = reference::cast(ArrayRef(DType::kF64, flat, values), from);
-          for (Index i = 0; i < x.size(); ++i) {
-            const double v = as[static_cast<std::size_t>(i % kCount)];
-            S& e = x.mutable_elements<S>()[static_cast<std::size_t>(i)];
-            e = v == 0x1p63 ? S(std::numeric_limits<std::int64_t>::max()) : static_cast<S>(v);
-          }
-        });
-        CAPTURE(std::string(name_of(from)));
-        CAPTURE(std::string(name_of(to)));
-        for (Index width = 0; width <= kCount; ++width) {
-          with_dtype(from, [&]<class S>() {
-            with_dtype(to, [&]<class T>() {
-              std::memset(out.mutable_data(), 0x55, out.bytes());
-              const auto xb = x.ref().ref<const S, 2>().block({0, 1}, {3, width});
-              const auto ob = out.mutable_ref().ref<T, 2>().block({0, 1}, {3, width});
-              cast(xb, ob);
-              const std::vector<double> expected = reference::cast(xb, to);
-              for (Index r = 0; r < 3; ++r) {
-                for (Index c = 0; c < width; ++c) {
-                  const auto got = static_cast<double>(ob(r, c));
-                  const double want = expected[static_cast<std::size_t>(r * width + c)];
-                  if (!(got == want || (std::isnan(got) && std::isnan(want)))) {
-                    CAPTURE(static_cast<double>(xb(r, c)));
-                    REQUIRE(got == want);
-                  }
-                  REQUIRE(std::signbit(got) == std::signbit(want));
-                }
-                unsigned char after = 0;
-                std::memcpy(&after,
-                            out.mutable_ref().ref<T, 2>().data() + (r * (kCount + 2) + 1 + width),
-                            1);
-                REQUIRE(after == 0x55);
-              }
-            });
-          });
-        }
+        Array x(static_cast<DType>(s), shape), out(static_cast<DType>(t), shape);
+        fill_with_values(x);
+        CAPTURE(std::string(name_of(x.dtype())));
+        CAPTURE(std::string(name_of(out.dtype())));
+        for (Index width = 0; width <= kCount; ++width) test_pair(x, out, width);
       }
     }
   });
