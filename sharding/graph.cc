@@ -62,9 +62,7 @@ std::string type_of(const Graph& graph, const Node& node) {
 
 Primitive::Cotangents Primitive::pull_back(const Value&, std::span<const Value>, const Value&,
                                            CallSite where) const {
-  const std::string place = to_string(where);
-  throw Error(cat(name(), " has no derivative", place.empty() ? "" : " (called at ", place,
-                  place.empty() ? "" : ")"));
+  return at_line(where, [this]() -> Cotangents { throw Error(cat(name(), " has no derivative")); });
 }
 
 Value Graph::argument(DType dtype, const std::vector<Index>& shape, ValueState state) {

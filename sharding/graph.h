@@ -80,6 +80,18 @@ class Graph {
   std::vector<Node> nodes_;
 };
 
+// What f gives; an Error that it throws also says where the operation was called.
+template <class F>
+auto at_line(CallSite where, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    const std::string place = to_string(where), message = e.what();
+    if (place.empty() || message.find(" (called at ") != std::string::npos) throw;
+    throw Error(cat(message, " (called at ", place, ')'));
+  }
+}
+
 // Runs the nodes of `which` that `values` (an entry a node) lacks, in order; those in `keep` and
 // what was there before stay in `values`, others are dropped as soon as nobody needs them.
 void run_graph(const Graph& graph, const std::vector<bool>& which, const std::vector<bool>& keep,

@@ -158,6 +158,10 @@ Array scaled(const Array& x, double factor) {
   });
 }
 
+Array divided(const Array& x, Index divisor) {
+  return map_float(x, "division", [&](auto v) { return v / static_cast<decltype(v)>(divisor); });
+}
+
 Array converted(const Array& x, DType dtype) {
   Array out = Array::unwritten(dtype, x.shape());
   with_dtype(dtype, [&]<class T>() {

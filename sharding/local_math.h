@@ -22,6 +22,8 @@ Array unary(UnaryOp op, const Array& x);
 Array binary(BinaryOp op, const Array& a, const Array& b);
 // x * factor, rounded once; of integers an integral factor only.
 Array scaled(const Array& x, double factor);
+// x / divisor, rounded once; floats only.
+Array divided(const Array& x, Index divisor);
 // To another element type, rounded once.
 Array converted(const Array& x, DType dtype);
 

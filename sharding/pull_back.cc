@@ -14,10 +14,13 @@ void check_cotangent(const Value& ct, const Value& primal, const std::string& ru
   const bool fits = ct.dtype() == primal.dtype() &&
                     std::ranges::equal(ct.shape(), primal.shape()) &&
                     (!ct.graph().checked() || ct.state() == cotangent(primal.state()));
-  KREF_CHECK(fits, rule, ": the cotangent of an operand ", primal.type(), " is ", ct.type(),
-             ", expected ",
-             type_string(primal.dtype(), primal.shape(), cotangent(primal.state()), primal.mesh()),
-             " (called at ", to_string(where), ')');
+  at_line(where, [&] {
+    KREF_CHECK(
+        fits, rule, ": the cotangent of an operand ", primal.type(), " is ", ct.type(),
+        ", expected ",
+        type_string(primal.dtype(), primal.shape(), cotangent(primal.state()), primal.mesh()));
+    return 0;
+  });
 }
 
 // Zero, in the state that the cotangent of `primal` has.

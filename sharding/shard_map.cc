@@ -177,7 +177,6 @@ void ShardMapCore::check_arguments(std::span<const ShardArgument> arguments) con
 }
 
 std::size_t ShardMapCore::result_count() const {
-  // One a result; of a body that returns a vector, as many as there are out_specs.
   if (results_ != kAnyCount) return static_cast<std::size_t>(results_);
   KREF_CHECK(!options_.out_specs.shared,
              "shard_map: the body returns any number of results, expected a list of out_specs");
@@ -205,11 +204,19 @@ void ShardMapCore::launch_all(std::span<const ShardArgument> arguments, const Sh
 
 std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
                                      const ShardBody& body) const {
+  std::vector<Array> out;
+  if (options_.check_replicas) {
+    const std::vector<Sharded> sharded = run_sharded(arguments, body);
+    for (std::size_t i = 0; i < sharded.size(); ++i) {
+      kref::check_replicas(sharded[i], result_name(i));
+      out.push_back(unshard_terms(sharded[i]));
+    }
+    return out;
+  }
   std::vector<Assembly> assemblies(result_count());
   launch_all(arguments, body, [&](Device& device, std::size_t i, Array block) {
     assemblies[i].take(std::move(block), options_.out_specs[i], device, i);
   });
-  std::vector<Array> out;
   out.reserve(assemblies.size());
   for (Assembly& assembly : assemblies) out.push_back(assembly.release());
   return out;

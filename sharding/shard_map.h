@@ -60,6 +60,9 @@ struct ShardMapOptions {
   bool check_vma = true;
   // Insert the pvary that operands of different states need; off: such operands are refused.
   bool auto_pcast = true;
+  // Compare, bit for bit, what the devices have along axes that an out_spec does not name, which
+  // nothing proves without check_vma: Error that names both devices, the element, both values.
+  bool check_replicas = false;
   LaunchOptions launch = {};
 };
 
@@ -110,6 +113,8 @@ class ShardMapCore {
   const ShardMapOptions& options() const { return options_; }
   // "argument 1", or its name.
   std::string argument_name(std::size_t i) const;
+  // One a result; of a body that returns any number, as many as there are out_specs.
+  std::size_t result_count() const;
   // Refuses arguments that do not fit in_specs or the parameters.
   void check_arguments(std::span<const ShardArgument> arguments) const;
   // A call: checks, launches, gives the global results; or leaves them on the mesh.
@@ -120,7 +125,6 @@ class ShardMapCore {
  private:
   // What becomes of result i of a device.
   using Deliver = std::function<void(Device&, std::size_t, Array)>;
-  std::size_t result_count() const;
   void launch_all(std::span<const ShardArgument> arguments, const ShardBody& body,
                   const Deliver& deliver) const;
 

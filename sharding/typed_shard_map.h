@@ -46,6 +46,7 @@ class TypedCore {
   const ShardMapOptions& options() const { return core_.options(); }
   const Mesh& mesh() const { return core_.mesh(); }
   CallSite where() const { return where_; }
+  std::size_t result_count() const { return core_.result_count(); }
 
   // Calls the body on values of a graph that is being recorded, and casts what it returns as the
   // out_specs say.

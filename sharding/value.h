@@ -76,17 +76,17 @@ Value add(const Value& a, const Value& b, CallSite where = CallSite::here());
 Value sub(const Value& a, const Value& b, CallSite where = CallSite::here());
 Value mul(const Value& a, const Value& b, CallSite where = CallSite::here());
 Value div(const Value& a, const Value& b, CallSite where = CallSite::here());
-inline Value operator+(const Value& a, const Value& b) { return add(a, b); }
-inline Value operator-(const Value& a, const Value& b) { return sub(a, b); }
-inline Value operator*(const Value& a, const Value& b) { return mul(a, b); }
-inline Value operator/(const Value& a, const Value& b) { return div(a, b); }
+inline Value operator+(const Value& a, const Value& b) { return add(a, b, {}); }
+inline Value operator-(const Value& a, const Value& b) { return sub(a, b, {}); }
+inline Value operator*(const Value& a, const Value& b) { return mul(a, b, {}); }
+inline Value operator/(const Value& a, const Value& b) { return div(a, b, {}); }
 // By a number, which has no state of its own. Error for an unreduced x (the number would have to be
 // reduced).
 Value scale(const Value& x, double factor, CallSite where = CallSite::here());
-inline Value operator*(const Value& x, double factor) { return scale(x, factor); }
-inline Value operator*(double factor, const Value& x) { return scale(x, factor); }
+inline Value operator*(const Value& x, double factor) { return scale(x, factor, {}); }
+inline Value operator*(double factor, const Value& x) { return scale(x, factor, {}); }
 Value neg(const Value& x, CallSite where = CallSite::here());
-inline Value operator-(const Value& x) { return neg(x); }
+inline Value operator-(const Value& x) { return neg(x, {}); }
 Value sin(const Value& x, CallSite where = CallSite::here());
 Value cos(const Value& x, CallSite where = CallSite::here());
 Value exp(const Value& x, CallSite where = CallSite::here());

@@ -98,6 +98,24 @@ class ScalePrimitive final : public Primitive {
   double factor_;
 };
 
+// Not a scale by 1 / n, which would round twice.
+class DividePrimitive final : public Primitive {
+ public:
+  explicit DividePrimitive(Index divisor) : divisor_(divisor) {}
+  std::string name() const override { return "divide"; }
+  std::string text() const override { return cat("divide(", divisor_, ')'); }
+  Array run(Device&, std::span<const Array> inputs, CallSite) const override {
+    return divided(inputs[0], divisor_);
+  }
+  Cotangents pull_back(const Value& ct, std::span<const Value>, const Value&,
+                       CallSite where) const override {
+    return {divided_by(ct, divisor_, where)};
+  }
+
+ private:
+  Index divisor_;
+};
+
 class ConvertPrimitive final : public Primitive {
  public:
   ConvertPrimitive(DType from, DType to) : from_(from), to_(to) {}
@@ -116,7 +134,7 @@ class ConvertPrimitive final : public Primitive {
   DType from_, to_;
 };
 
-Value record_binary(BinaryOp op, Value a, Value b, CallSite where) {
+Value record_unlocated(BinaryOp op, Value a, Value b, CallSite where) {
   const char* name = to_string(op);
   KREF_CHECK(a.dtype() == b.dtype(), name, ": ", a.type(), " and ", b.type(),
              ": the element types differ");
@@ -133,14 +151,26 @@ Value record_binary(BinaryOp op, Value a, Value b, CallSite where) {
                        std::move(state), where);
 }
 
+Value record_binary(BinaryOp op, const Value& a, const Value& b, CallSite where) {
+  return at_line(where, [&] { return record_unlocated(op, a, b, where); });
+}
+
 Value record_nonlinear(UnaryOp op, const Value& x, CallSite where) {
-  KREF_CHECK(is_float(x.dtype()), to_string(op), ": ", x.type(), ", expected a float type");
-  return record_unary(
-      std::make_shared<UnaryPrimitive>(op), x, x.dtype(),
-      result_state(Arithmetic::kNonlinear, to_string(op), std::array{x.state()}, x.graph()), where);
+  return at_line(where, [&] {
+    KREF_CHECK(is_float(x.dtype()), to_string(op), ": ", x.type(), ", expected a float type");
+    return record_unary(
+        std::make_shared<UnaryPrimitive>(op), x, x.dtype(),
+        result_state(Arithmetic::kNonlinear, to_string(op), std::array{x.state()}, x.graph()),
+        where);
+  });
 }
 
 }  // namespace
+
+Value divided_by(const Value& x, Index divisor, CallSite where) {
+  return record_unary(std::make_shared<DividePrimitive>(divisor), x, x.dtype(), x.state(), where);
+}
+
 }  // namespace detail
 
 Value add(const Value& a, const Value& b, CallSite where) {
@@ -157,8 +187,10 @@ Value div(const Value& a, const Value& b, CallSite where) {
   return detail::record_binary(BinaryOp::kDiv, a, b, where);
 }
 Value scale(const Value& x, double factor, CallSite where) {
-  return detail::record_unary(std::make_shared<detail::ScalePrimitive>(factor), x, x.dtype(),
-                              detail::scaled_state(x), where);
+  return detail::at_line(where, [&] {
+    return detail::record_unary(std::make_shared<detail::ScalePrimitive>(factor), x, x.dtype(),
+                                detail::scaled_state(x), where);
+  });
 }
 Value neg(const Value& x, CallSite where) {
   return detail::record_unary(std::make_shared<detail::UnaryPrimitive>(UnaryOp::kNeg), x, x.dtype(),

@@ -5,6 +5,7 @@
 
 #include "sharding/collective_state.h"
 #include "sharding/graph.h"
+#include "sharding/value_rules.h"
 
 namespace kref {
 namespace detail {
@@ -94,8 +95,8 @@ class CollectivePrimitive final : public Primitive {
                              .to = GatherTo::kReduced},
                    ct, where);
     } else if constexpr (std::is_same_v<Op, Pmean>) {
-      return scale(preduced(ct, op_.axis_name, where),
-                   1.0 / static_cast<double>(axis_size(ct.mesh(), op_.axis_name)), where);
+      return divided_by(preduced(ct, op_.axis_name, where), axis_size(ct.mesh(), op_.axis_name),
+                        where);
     } else {
       return preduced(ct, op_.axis_name, where);
     }
@@ -104,9 +105,8 @@ class CollectivePrimitive final : public Primitive {
   Op op_;
 };
 
-// Checks and records a collective on x.
 template <class Op>
-Value record(const Op& op, const Value& x, CallSite where) {
+Value record_unlocated(const Op& op, const Value& x, CallSite where) {
   Graph& graph = x.graph();
   const Mesh& mesh = graph.mesh();
   if (op.axis_name.names.empty()) return x;
@@ -131,6 +131,12 @@ Value record(const Op& op, const Value& x, CallSite where) {
   const Value operand = graph.cast(x, state.casts, where);
   return graph.add(std::make_shared<CollectivePrimitive<Op>>(op), std::span(&operand, 1),
                    op.result_dtype(x.dtype()), op.result_shape(x.shape(), n), state.result, where);
+}
+
+// Checks and records a collective on x.
+template <class Op>
+Value record(const Op& op, const Value& x, CallSite where) {
+  return at_line(where, [&] { return record_unlocated(op, x, where); });
 }
 
 // Whether x is the same constant on every device, which a sum need not move.
@@ -171,7 +177,10 @@ Value apply(const LinearCollective& op, const Value& x, CallSite where) {
 Value psum(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& groups,
            CallSite where) {
   if (const Array* constant = detail::constant_of(x); constant != nullptr) {
-    check_groups(x.mesh(), axis_name, groups, GroupSizes::kAny, "psum");
+    detail::at_line(where, [&] {
+      check_groups(x.mesh(), axis_name, groups, GroupSizes::kAny, "psum");
+      return 0;
+    });
     const Index n =
         groups.empty() ? axis_size(x.mesh(), axis_name) : static_cast<Index>(groups[0].size());
     return scale(x, static_cast<double>(n), where);
@@ -233,8 +242,10 @@ Value pargmin(const Value& x, const AxisNames& axis_name, CallSite where) {
 Value pcast(const Value& x, const AxisNames& axis_name, AxisState to, CallSite where) {
   detail::Graph& graph = x.graph();
   if (!graph.checked()) return x;
-  const std::optional<CastStep> step = pcast(x.state(), axis_name, to, graph.mesh());
-  return step ? graph.cast(x, std::span(&*step, 1), where) : x;
+  return detail::at_line(where, [&] {
+    const std::optional<CastStep> step = pcast(x.state(), axis_name, to, graph.mesh());
+    return step ? graph.cast(x, std::span(&*step, 1), where) : x;
+  });
 }
 
 Value pvary(const Value& x, const AxisNames& axis_name, CallSite where) {

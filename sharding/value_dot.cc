@@ -45,19 +45,21 @@ class DotPrimitive final : public Primitive {
 }  // namespace detail
 
 Value dot(const Value& x, const Value& y, const DotValueOptions& options, CallSite where) {
-  const MatmulSizes sizes =
-      matmul_sizes(ArrayRef(x.dtype(), x.shape(), nullptr), ArrayRef(y.dtype(), y.shape(), nullptr),
-                   options.trans_x, options.trans_y, "dot: ");
-  KREF_CHECK(x.dtype() == y.dtype() && has_product(x.dtype()), "dot: ", x.type(), " and ", y.type(),
-             ": expected one element type that has a product");
-  std::vector<Index> shape(x.shape().begin(), x.shape().end() - 2);
-  shape.push_back(sizes.m);
-  shape.push_back(sizes.n);
-  const detail::Promoted all = detail::promoted("dot_general", std::array{x, y}, where);
-  ValueState state = detail::result_state(Arithmetic::kDot, "dot_general", all.states, x.graph());
-  return x.graph().add(std::make_shared<detail::DotPrimitive>(options), all.operands,
-                       is_float(x.dtype()) ? x.dtype() : DType::kI32, shape, std::move(state),
-                       where);
+  return detail::at_line(where, [&]() -> Value {
+    const MatmulSizes sizes = matmul_sizes(ArrayRef(x.dtype(), x.shape(), nullptr),
+                                           ArrayRef(y.dtype(), y.shape(), nullptr), options.trans_x,
+                                           options.trans_y, "dot: ");
+    KREF_CHECK(x.dtype() == y.dtype() && has_product(x.dtype()), "dot: ", x.type(), " and ",
+               y.type(), ": expected one element type that has a product");
+    std::vector<Index> shape(x.shape().begin(), x.shape().end() - 2);
+    shape.push_back(sizes.m);
+    shape.push_back(sizes.n);
+    const detail::Promoted all = detail::promoted("dot_general", std::array{x, y}, where);
+    ValueState state = detail::result_state(Arithmetic::kDot, "dot_general", all.states, x.graph());
+    return x.graph().add(std::make_shared<detail::DotPrimitive>(options), all.operands,
+                         is_float(x.dtype()) ? x.dtype() : DType::kI32, shape, std::move(state),
+                         where);
+  });
 }
 
 }  // namespace kref

@@ -63,30 +63,34 @@ class SumPrimitive final : public Primitive {
 }  // namespace detail
 
 Value broadcast_to(const Value& x, const std::vector<Index>& shape, CallSite where) {
-  if (std::ranges::equal(shape, x.shape())) return x;
-  bool fits = x.rank() <= shape.size();
-  for (std::size_t d = 0; fits && d < x.rank(); ++d) {
-    const Index wanted = shape[d + shape.size() - x.rank()];
-    fits = x.extent(d) == wanted || x.extent(d) == 1;
-  }
-  KREF_CHECK(fits, "broadcast_to: ", x.type(), " to ", shape_string(shape));
-  return detail::record_linear(std::make_shared<detail::BroadcastPrimitive>(shape), x, shape,
-                               where);
+  return detail::at_line(where, [&]() -> Value {
+    if (std::ranges::equal(shape, x.shape())) return x;
+    bool fits = x.rank() <= shape.size();
+    for (std::size_t d = 0; fits && d < x.rank(); ++d) {
+      const Index wanted = shape[d + shape.size() - x.rank()];
+      fits = x.extent(d) == wanted || x.extent(d) == 1;
+    }
+    KREF_CHECK(fits, "broadcast_to: ", x.type(), " to ", shape_string(shape));
+    return detail::record_linear(std::make_shared<detail::BroadcastPrimitive>(shape), x, shape,
+                                 where);
+  });
 }
 
 Value sum(const Value& x, const std::vector<Index>& dimensions, CallSite where) {
-  std::vector<Index> sorted, shape;
-  for (const Index d : dimensions) {
-    sorted.push_back(static_cast<Index>(detail::dimension("sum", x, d)));
-  }
-  std::ranges::sort(sorted);
-  KREF_CHECK(std::ranges::adjacent_find(sorted) == sorted.end(), "sum: dimensions ",
-             shape_string(dimensions), " of ", x.type(), ": one is named twice");
-  if (sorted.empty()) return x;
-  for (std::size_t d = 0; d < x.rank(); ++d) {
-    if (!std::ranges::binary_search(sorted, static_cast<Index>(d))) shape.push_back(x.extent(d));
-  }
-  return detail::record_linear(std::make_shared<detail::SumPrimitive>(sorted), x, shape, where);
+  return detail::at_line(where, [&]() -> Value {
+    std::vector<Index> sorted, shape;
+    for (const Index d : dimensions) {
+      sorted.push_back(static_cast<Index>(detail::dimension("sum", x, d)));
+    }
+    std::ranges::sort(sorted);
+    KREF_CHECK(std::ranges::adjacent_find(sorted) == sorted.end(), "sum: dimensions ",
+               shape_string(dimensions), " of ", x.type(), ": one is named twice");
+    if (sorted.empty()) return x;
+    for (std::size_t d = 0; d < x.rank(); ++d) {
+      if (!std::ranges::binary_search(sorted, static_cast<Index>(d))) shape.push_back(x.extent(d));
+    }
+    return detail::record_linear(std::make_shared<detail::SumPrimitive>(sorted), x, shape, where);
+  });
 }
 
 Value sum(const Value& x, CallSite where) {

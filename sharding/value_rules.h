@@ -18,6 +18,8 @@ ValueState result_state(Arithmetic rule, std::string_view operation,
 // Of x by a number of the program.
 ValueState scaled_state(const Value& x);
 
+// x / divisor of floats, whatever the state: linear.
+Value divided_by(const Value& x, Index divisor, CallSite where);
 // The shape of x as one's own.
 std::vector<Index> extents_of(const Value& x);
 // Row-major strides of a dense array.

@@ -146,69 +146,81 @@ class ConcatenatePrimitive final : public Primitive {
 }  // namespace detail
 
 Value reshape(const Value& x, const std::vector<Index>& shape, CallSite where) {
-  if (std::ranges::equal(shape, x.shape())) return x;
-  KREF_CHECK(detail::checked_product("reshape", shape.data(), shape.size()) == x.size(),
-             "reshape: ", x.type(), " to ", shape_string(shape), ": the sizes differ");
-  return detail::record_linear(std::make_shared<detail::ReshapePrimitive>(shape), x, shape, where);
+  return detail::at_line(where, [&]() -> Value {
+    if (std::ranges::equal(shape, x.shape())) return x;
+    KREF_CHECK(detail::checked_product("reshape", shape.data(), shape.size()) == x.size(),
+               "reshape: ", x.type(), " to ", shape_string(shape), ": the sizes differ");
+    return detail::record_linear(std::make_shared<detail::ReshapePrimitive>(shape), x, shape,
+                                 where);
+  });
 }
 
 Value transpose(const Value& x, const std::vector<Index>& permutation, CallSite where) {
-  std::vector<Index> shape, places(x.rank());
-  std::iota(places.begin(), places.end(), Index{0});
-  KREF_CHECK(std::ranges::is_permutation(permutation, places),
-             "transpose: ", shape_string(permutation),
-             " is not a permutation of the dimensions of ", x.type());
-  for (const Index d : permutation) shape.push_back(x.extent(static_cast<std::size_t>(d)));
-  return detail::record_linear(std::make_shared<detail::TransposePrimitive>(permutation), x, shape,
-                               where);
+  return detail::at_line(where, [&]() -> Value {
+    std::vector<Index> shape, places(x.rank());
+    std::iota(places.begin(), places.end(), Index{0});
+    KREF_CHECK(std::ranges::is_permutation(permutation, places),
+               "transpose: ", shape_string(permutation),
+               " is not a permutation of the dimensions of ", x.type());
+    for (const Index d : permutation) shape.push_back(x.extent(static_cast<std::size_t>(d)));
+    return detail::record_linear(std::make_shared<detail::TransposePrimitive>(permutation), x,
+                                 shape, where);
+  });
 }
 
 Value slice(const Value& x, const std::vector<Index>& start, const std::vector<Index>& limit,
             CallSite where) {
-  KREF_CHECK(start.size() == x.rank() && limit.size() == x.rank(), "slice: ", x.type(), " from ",
-             shape_string(start), " to ", shape_string(limit), ": the ranks differ");
-  std::vector<Index> shape(x.rank());
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    KREF_CHECK(start[d] >= 0 && start[d] <= limit[d] && limit[d] <= x.extent(d),
-               "slice: ", start[d], ':', limit[d], " of dimension ", d, " of ", x.type());
-    shape[d] = limit[d] - start[d];
-  }
-  return detail::record_linear(std::make_shared<detail::SlicePrimitive>(start, shape), x, shape,
-                               where);
+  return detail::at_line(where, [&]() -> Value {
+    KREF_CHECK(start.size() == x.rank() && limit.size() == x.rank(), "slice: ", x.type(), " from ",
+               shape_string(start), " to ", shape_string(limit), ": the ranks differ");
+    std::vector<Index> shape(x.rank());
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      KREF_CHECK(start[d] >= 0 && start[d] <= limit[d] && limit[d] <= x.extent(d),
+                 "slice: ", start[d], ':', limit[d], " of dimension ", d, " of ", x.type());
+      shape[d] = limit[d] - start[d];
+    }
+    return detail::record_linear(std::make_shared<detail::SlicePrimitive>(start, shape), x, shape,
+                                 where);
+  });
 }
 
 Value pad(const Value& x, const std::vector<Index>& low, const std::vector<Index>& high,
           CallSite where) {
-  KREF_CHECK(low.size() == x.rank() && high.size() == x.rank(), "pad: ", x.type(), " by ",
-             shape_string(low), " and ", shape_string(high), ": the ranks differ");
-  std::vector<Index> shape(x.rank());
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    KREF_CHECK(low[d] >= 0 && high[d] >= 0, "pad: by ", low[d], " and ", high[d],
-               ", expected 0 or more");
-    shape[d] = low[d] + x.extent(d) + high[d];
-  }
-  return detail::record_linear(std::make_shared<detail::PadPrimitive>(low, shape), x, shape, where);
+  return detail::at_line(where, [&]() -> Value {
+    KREF_CHECK(low.size() == x.rank() && high.size() == x.rank(), "pad: ", x.type(), " by ",
+               shape_string(low), " and ", shape_string(high), ": the ranks differ");
+    std::vector<Index> shape(x.rank());
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      KREF_CHECK(low[d] >= 0 && high[d] >= 0, "pad: by ", low[d], " and ", high[d],
+                 ", expected 0 or more");
+      shape[d] = low[d] + x.extent(d) + high[d];
+    }
+    return detail::record_linear(std::make_shared<detail::PadPrimitive>(low, shape), x, shape,
+                                 where);
+  });
 }
 
 Value concatenate(const std::vector<Value>& parts, Index dimension, CallSite where) {
-  KREF_CHECK(!parts.empty(), "concatenate: no operand");
-  const std::size_t d = detail::dimension("concatenate", parts[0], dimension);
-  std::vector<Index> shape = detail::extents_of(parts[0]);
-  shape[d] = 0;
-  for (const Value& part : parts) {
-    bool fits = part.rank() == shape.size() && part.dtype() == parts[0].dtype();
-    for (std::size_t e = 0; fits && e < shape.size(); ++e) {
-      fits = e == d || part.extent(e) == shape[e];
+  return detail::at_line(where, [&]() -> Value {
+    KREF_CHECK(!parts.empty(), "concatenate: no operand");
+    const std::size_t d = detail::dimension("concatenate", parts[0], dimension);
+    std::vector<Index> shape = detail::extents_of(parts[0]);
+    shape[d] = 0;
+    for (const Value& part : parts) {
+      bool fits = part.rank() == shape.size() && part.dtype() == parts[0].dtype();
+      for (std::size_t e = 0; fits && e < shape.size(); ++e) {
+        fits = e == d || part.extent(e) == shape[e];
+      }
+      KREF_CHECK(fits, "concatenate: ", part.type(), " and ", parts[0].type(), " along dimension ",
+                 d);
+      shape[d] += part.extent(d);
     }
-    KREF_CHECK(fits, "concatenate: ", part.type(), " and ", parts[0].type(), " along dimension ",
-               d);
-    shape[d] += part.extent(d);
-  }
-  const detail::Promoted all = detail::promoted("concatenate", parts, where);
-  ValueState state =
-      detail::result_state(Arithmetic::kMove, "concatenate", all.states, parts[0].graph());
-  return parts[0].graph().add(std::make_shared<detail::ConcatenatePrimitive>(d), all.operands,
-                              parts[0].dtype(), shape, std::move(state), where);
+    const detail::Promoted all = detail::promoted("concatenate", parts, where);
+    ValueState state =
+        detail::result_state(Arithmetic::kMove, "concatenate", all.states, parts[0].graph());
+    return parts[0].graph().add(std::make_shared<detail::ConcatenatePrimitive>(d), all.operands,
+                                parts[0].dtype(), shape, std::move(state), where);
+  });
 }
 
 }  // namespace kref

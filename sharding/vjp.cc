@@ -5,6 +5,7 @@
 
 #include "sharding/graph.h"
 #include "sharding/value_collectives.h"
+#include "sharding/value_rules.h"
 
 namespace kref {
 namespace detail {
@@ -27,7 +28,7 @@ std::vector<Value> record_transpose(const TypedCore& core, Graph& graph,
           replicated_axes(core.options().out_specs[i], graph.mesh());
       const Index copies = block_count(axes, graph.mesh());
       if (copies > 1) {
-        scaled_cts[i] = scale(cts[i], 1.0 / static_cast<double>(copies), core.where());
+        scaled_cts[i] = divided_by(cts[i], copies, core.where());
       }
     }
   }
@@ -140,7 +141,7 @@ std::pair<std::vector<Array>, Pullback> vjp(const TypedCore& core,
 
 TypedCore transposed(const TypedCore& core, std::size_t arguments) {
   const Specs &in = core.options().in_specs, &out = core.options().out_specs;
-  const std::size_t results = out.each.size();
+  const std::size_t results = core.result_count();
   ShardMapOptions options = core.options();
   std::vector<Placement> all;
   for (std::size_t i = 0; i < arguments; ++i) all.push_back(in[i]);

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <thread>
 
+#include "sharding/collective_calls.h"
 #include "sharding/shard_map.h"
 #include "tests/refusal.h"
 #include "tests/sharding_arrays.h"
@@ -123,6 +125,50 @@ TEST_CASE("an array that lives elsewhere than its spec says is refused, naming b
   const Mesh other = Mesh::parse("X=2");
   const auto g = shard_map(other, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, same);
   CHECK(says(refusal([&] { g(x); }), "lives on the mesh X=2,Y=2"));
+}
+
+TEST_CASE("the options of the launch reach the devices") {
+  const Mesh mesh = Mesh::parse("X=3");
+  const auto absent = [](Device& device, const Array& x) {
+    if (device.index() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return psum(device, x, "X");
+  };
+  const ShardMapOptions options{.in_specs = {P{"X"}}, .out_specs = {P()}};
+  ShardMapOptions hasty = options;
+  hasty.launch.time_limit = std::chrono::milliseconds(40);
+  const std::string message = refusal([&] { shard_map(mesh, hasty, absent)(iota({3})); });
+  CHECK(says(message, "psum"));
+  CHECK(says(message, "X=1"));
+  // Any schedule gives the same bits.
+  const auto several = [](Device& device, const Array& x) {
+    const Array all = all_gather(device, x, "X", {.tiled = true});
+    const Array next = ppermute(device, all, "X", {{0, 1}, {1, 2}, {2, 0}});
+    return psum_scatter(device, psum(device, next, "X"), "X", {.tiled = true});
+  };
+  ShardMapOptions delayed = options;
+  delayed.out_specs = {P{"X"}};
+  const Array x = mixed({3}, 7);
+  const std::vector<double> expected = values(shard_map(mesh, delayed, several)(x));
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    delayed.launch.delay_seed = seed;
+    CHECK(values(shard_map(mesh, delayed, several)(x)) == expected);
+  }
+}
+
+TEST_CASE("results that ought to be replicas are compared when that is asked for") {
+  const Mesh mesh = Mesh::parse("X=2,Y=2");
+  const auto body = [](Device& device, const Array& x) {
+    return device.index() == 3 ? full({2}, 9) : x;
+  };
+  ShardMapOptions options{.in_specs = {P{"X"}}, .out_specs = {P{"X"}}};
+  CHECK(values(shard_map(mesh, options, body)(iota({4}))) == values(iota({4})));
+  options.check_replicas = true;
+  const std::string message = refusal([&] { shard_map(mesh, options, body)(iota({4})); });
+  CHECK(says(message, "result 0"));
+  CHECK(says(message, "replicas differ at element [2]"));
+  CHECK(says(message, "(X=1, Y=1)"));
+  const auto f = shard_map(mesh, options, same);
+  CHECK(values(f(iota({4}))) == values(iota({4})));
 }
 
 }  // namespace

@@ -259,6 +259,7 @@ TEST_CASE("a body that breaks a rule of its operations is refused with the types
     return psum_scatter(v, "x", {.scatter_dimension = 1, .tiled = false});
   };
   CHECK(says(message(mesh, P{"x"}, P{"x"}, x, scattered), "must match"));
+  CHECK(says(message(mesh, P{"x"}, P{"x"}, x, scattered), "(called at value_test.cc:"));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST_CASE("unchecked: psum transposes to psum, results are divided, arguments su
   const auto fan_in = vjp(shard_map(mesh, options(P{"i"}, P(), false), psum_i), iota({8}));
   CHECK(values(fan_in.second(iota({2}, 5))[0]) == Doubles{5, 6, 5, 6, 5, 6, 5, 6});
   CHECK(fan_in.second.count("psum") == 1);
-  CHECK(fan_in.second.count("scale") == 1);
+  CHECK(fan_in.second.count("divide") == 1);
   const auto self = vjp(shard_map(mesh, options(P{"i"}, P{"i"}, false), psum_i), iota({4}));
   CHECK(values(self.second(iota({4}, 1))[0]) == Doubles(4, 10));
   const auto same = vjp(shard_map(mesh, options(P(), P(), false), identity), iota({3}));
