@@ -34,7 +34,8 @@ Rendezvous::Rendezvous(const Mesh& mesh, const LaunchOptions& options, CallSite 
       remaining_(mesh.device_count()) {
   KREF_CHECK(time_limit_.count() > 0, "launch: a time limit of ", time_limit_.count(),
              " ms, expected more than 0");
-  spin_ = mesh.device_count() <= static_cast<Index>(std::thread::hardware_concurrency());
+  static const Index cores = std::thread::hardware_concurrency();  // asking reads a file
+  spin_ = mesh.device_count() <= cores;
   parties_.reserve(static_cast<std::size_t>(remaining_));
   for (Index k = 0; k < remaining_; ++k) {
     Party& party = *parties_.emplace_back(std::make_unique<Party>());
