@@ -33,6 +33,13 @@ struct RowInput {
   }
 };
 
+// How many elements the next vector takes of those that are left. The portable target takes all of
+// a row this way: loops over whole vectors would be a second copy of every operation, and its
+// copies are what a compiler with sanitizers spends its time on.
+HWY_INLINE std::size_t NextPart(std::size_t left, std::size_t lanes) {
+  return left < lanes ? left : lanes;
+}
+
 // out = op(inputs), all operands of element type T, the output last.
 template <class T, class Op>
 void MapUnary(const detail::Plane& p) {
@@ -42,8 +49,13 @@ void MapUnary(const detail::Plane& p) {
     const RowInput<decltype(d), T> x(d, p.side[0], r);
     T* out = p.side[1].row<T>(r);
     std::size_t i = 0;
-    for (; i + lanes <= n; i += lanes) StoreWide(Op()(d, x.Load(d, i)), d, out + i);
-    if (i < n) StoreWideN(Op()(d, x.LoadN(d, i, n - i)), d, out + i, n - i);
+    if constexpr (!kPortable) {
+      for (; i + lanes <= n; i += lanes) StoreWide(Op()(d, x.Load(d, i)), d, out + i);
+    }
+    for (; i < n; i += lanes) {
+      const std::size_t m = NextPart(n - i, lanes);
+      StoreWideN(Op()(d, x.LoadN(d, i, m)), d, out + i, m);
+    }
   }
 }
 
@@ -55,8 +67,13 @@ void MapBinary(const detail::Plane& p) {
     const RowInput<decltype(d), T> x(d, p.side[0], r), y(d, p.side[1], r);
     T* out = p.side[2].row<T>(r);
     std::size_t i = 0;
-    for (; i + lanes <= n; i += lanes) StoreWide(Op()(d, x.Load(d, i), y.Load(d, i)), d, out + i);
-    if (i < n) StoreWideN(Op()(d, x.LoadN(d, i, n - i), y.LoadN(d, i, n - i)), d, out + i, n - i);
+    if constexpr (!kPortable) {
+      for (; i + lanes <= n; i += lanes) StoreWide(Op()(d, x.Load(d, i), y.Load(d, i)), d, out + i);
+    }
+    for (; i < n; i += lanes) {
+      const std::size_t m = NextPart(n - i, lanes);
+      StoreWideN(Op()(d, x.LoadN(d, i, m), y.LoadN(d, i, m)), d, out + i, m);
+    }
   }
 }
 
@@ -68,11 +85,13 @@ void MapTernary(const detail::Plane& p) {
     const RowInput<decltype(d), T> x(d, p.side[0], r), y(d, p.side[1], r), z(d, p.side[2], r);
     T* out = p.side[3].row<T>(r);
     std::size_t i = 0;
-    for (; i + lanes <= n; i += lanes) {
-      StoreWide(Op()(d, x.Load(d, i), y.Load(d, i), z.Load(d, i)), d, out + i);
+    if constexpr (!kPortable) {
+      for (; i + lanes <= n; i += lanes) {
+        StoreWide(Op()(d, x.Load(d, i), y.Load(d, i), z.Load(d, i)), d, out + i);
+      }
     }
-    if (i < n) {
-      const std::size_t m = n - i;
+    for (; i < n; i += lanes) {
+      const std::size_t m = NextPart(n - i, lanes);
       StoreWideN(Op()(d, x.LoadN(d, i, m), y.LoadN(d, i, m), z.LoadN(d, i, m)), d, out + i, m);
     }
   }

@@ -53,7 +53,7 @@ HWY_INLINE T Fold(T* lanes) {
 // kRows rows of n elements at once: their sums do not depend on each other, so the adder of the
 // machine is busy although each row has only 16 lanes.
 template <detail::Reduction kOp, std::size_t kRows, class T>
-HWY_INLINE void ReduceRows(const T* x, Index stride, std::size_t n, Wide<T>* results) {
+HWY_NOINLINE void ReduceRows(const T* x, Index stride, std::size_t n, Wide<T>* results) {
   using W = Wide<T>;
   const hn::CappedTag<W, kLanes> d;
   using V = hn::Vec<decltype(d)>;
@@ -91,7 +91,9 @@ HWY_INLINE void ReduceRows(const T* x, Index stride, std::size_t n, Wide<T>* res
 // x: side 0, (rows, cols). out: side 1, one element of U a row.
 template <detail::Reduction kOp, class T, class U>
 void ReducePlane(const detail::Plane& p) {
-  constexpr Index kTogether = 4;
+  // The portable target has no vectors to keep busy: several rows would only be more code, which a
+  // compiler with sanitizers takes minutes for.
+  constexpr Index kTogether = kPortable ? 1 : 4;
   const auto n = static_cast<std::size_t>(p.cols);
   Wide<T> results[kTogether];
   for (Index r = 0; r < p.rows;) {

@@ -17,7 +17,7 @@ using namespace detail;
 using guarded::Operand;
 using guarded::Tester;
 
-const char* const kUnary[] = {"neg", "abs", "exp"};
+const char* const kUnary[] = {"neg", "abs", "exp", "exp2", "log", "tanh"};
 const char* const kBinary[] = {"add", "sub", "mul", "div", "maximum", "minimum"};
 const char* const kCompare[] = {"equal", "less", "less_equal"};
 const char* const kReduction[] = {"row_sum", "row_max", "row_min"};
@@ -86,8 +86,9 @@ TEST_CASE("arithmetic and comparisons") {
       for_each_type([&](DType type) {
         if (!has_arithmetic(type)) return;
         const Operand whole{type, 3, n}, column{type, 3, 1}, row{type, 1, n}, number{type, 1, 1};
-        for (int op = 0; op <= static_cast<int>(Unary::kExp); ++op) {
-          if (op == static_cast<int>(Unary::kExp) && !is_float(type)) continue;
+        for (int op = 0; op <= static_cast<int>(Unary::kTanh); ++op) {
+          if (op >= static_cast<int>(Unary::kExp) && !is_float(type)) continue;
+          if (op >= static_cast<int>(Unary::kLog) && type == DType::kF64) continue;
           test(kUnary[op], {whole, whole}, [op](const ArrayRef* in, const MutableArrayRef& out) {
             unary(static_cast<Unary>(op), in[0], out);
           });
