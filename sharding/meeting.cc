@@ -118,10 +118,10 @@ void Meeting::wait(End end) {
     const bool last = ++slot_->finished_count == slot_->members.size();
     if (last) {
       launch_->release(lock, *slot_, Phase::kFinish);
-      lock.lock();
     } else if (end == End::kAll) {
       launch_->block(lock, party_, *slot_, Phase::kFinish);
     }
+    if (!lock.owns_lock()) lock.lock();
     std::erase(party_.open, this);
   }
   slot_.reset();

@@ -159,8 +159,9 @@ void Rendezvous::block(Lock& lock, Party& party, Slot& slot, Phase phase) {
     lock.unlock();
     party.parker.park();  // woken by fail(), or by whoever came just now
   }
+  if (!failed_) return;
   lock.lock();
-  if (failed_) throw_stopped();
+  throw_stopped();
 }
 
 void Rendezvous::release(Lock& lock, Slot& slot, Phase phase) {

@@ -132,7 +132,8 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   [[noreturn]] void throw_stopped() const;
 
   std::unique_ptr<Exchange> post(Party& party, Offer offer);
-  // Blocks until all members have come to `phase` of the slot.
+  // Blocks until all members have come to `phase` of the slot. Comes back without the lock: those
+  // that are woken together do not queue for it.
   void block(Lock& lock, Party& party, Slot& slot, Phase phase);
   // Those that wait in that phase can go on; they are woken without the lock.
   void release(Lock& lock, Slot& slot, Phase phase);
