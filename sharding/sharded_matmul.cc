@@ -102,21 +102,50 @@ Array matmul_block(Device& device, const MatmulPlacement& placement, const Array
   return operands[2].dtype() == type ? operands[2] : converted(operands[2], type);
 }
 
-Array sharded_matmul(const Mesh& mesh, const MatmulSpecs& specs, const ShardArgument& x,
-                     const ShardArgument& y, const ShardedMatmulOptions& options, CallSite where) {
+namespace {
+
+// The shard_map of one product.
+auto product_map(const Mesh& mesh, const MatmulSpecs& specs, const Placement& z,
+                 const ShardArgument& x, const ShardArgument& y,
+                 const ShardedMatmulOptions& options, CallSite where) {
   const MatmulShape shape = detail::shape_of(x.view(), y.view(), options);
-  const MatmulPlacement placement = place_matmul(mesh, shape, specs.x, specs.y, specs.z);
-  const auto body = [&](Device& device, const Array& a, const Array& b) {
+  const auto body = [placement = place_matmul(mesh, shape, specs.x, specs.y, specs.z), options,
+                     where](Device& device, const Array& a, const Array& b) {
     return matmul_block(device, placement, a, b, options, where);
   };
+  return shard_map(mesh,
+                   {.in_specs = {specs.x, specs.y},
+                    .out_specs = {z},
+                    .names = {"x", "y"},
+                    .launch = options.launch},
+                   body, where);
+}
+
+// The spec of an operand that lives on a mesh; reduced is replicated here.
+const PartitionSpec& operand_spec(const Sharded& operand, const char* name) {
+  KREF_CHECK(operand.placement().unreduced.empty(), "sharded_matmul: ", name, " is ",
+             operand.type(), ", which is unreduced; sum or scatter it first (reshard)");
+  KREF_CHECK(operand.placement().reduced.empty(), "sharded_matmul: ", name, " is ", operand.type(),
+             ", which is reduced; expected a plain sharding");
+  return operand.placement().spec;
+}
+
+}  // namespace
+
+Array sharded_matmul(const Mesh& mesh, const MatmulSpecs& specs, const ShardArgument& x,
+                     const ShardArgument& y, const ShardedMatmulOptions& options, CallSite where) {
   const Placement z(specs.z.spec, {.unreduced = specs.z.unreduced});
-  const auto f = shard_map(mesh,
-                           {.in_specs = {specs.x, specs.y},
-                            .out_specs = {z},
-                            .names = {"x", "y"},
-                            .launch = options.launch},
-                           body, where);
-  return f(x, y);
+  return product_map(mesh, specs, z, x, y, options, where)(x, y);
+}
+
+Sharded sharded_matmul(const Sharded& x, const Sharded& y, const Placement& z,
+                       const ShardedMatmulOptions& options, CallSite where) {
+  KREF_CHECK(x.mesh() == y.mesh(), "sharded_matmul: x lives on the mesh ", to_string(x.mesh()),
+             " and y on ", to_string(y.mesh()));
+  KREF_CHECK(z.reduced.empty() && z.kind == UnreducedKind::kSum, "sharded_matmul: z as ",
+             to_string(z), ", expected a plain sharding or the terms of a sum");
+  const MatmulSpecs specs{operand_spec(x, "x"), operand_spec(y, "y"), {z.spec, z.unreduced}};
+  return product_map(x.mesh(), specs, z, x, y, options, where).sharded(x, y)[0];
 }
 
 }  // namespace kref

@@ -40,6 +40,13 @@ Array sharded_matmul(const Mesh& mesh, const MatmulSpecs& specs, const ShardArgu
                      const ShardArgument& y, const ShardedMatmulOptions& options = {},
                      CallSite where = CallSite::here());
 
+// The same of operands that live on a mesh, where the product stays: the specs are those of the
+// operands, and z's axes that are unreduced keep their terms (so that what follows can sum or
+// scatter them). Error also for operands on different meshes, and for one that is unreduced: a
+// product of sums is not the sum of products.
+Sharded sharded_matmul(const Sharded& x, const Sharded& y, const Placement& z,
+                       const ShardedMatmulOptions& options = {}, CallSite where = CallSite::here());
+
 // One device's part, for bodies of one's own: its blocks of x and y in, its block of z out.
 // `placement` is what place_matmul made of the specs of those blocks. Every device of the mesh
 // calls it.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sharding/reshard.h"
 #include "tests/refusal.h"
 #include "tests/sharding_arrays.h"
 
@@ -217,6 +218,31 @@ TEST_CASE("case L054: a column-split then a row-split layer sums to 64 on any nu
     const Array z = sharded_matmul(mesh, {P{none, "X"}, P{"X"}, {P(), {}}}, h, full({32, 8}, 1));
     CHECK(values(z) == std::vector<double>(32, 64));
   }
+}
+
+TEST_CASE("operands and products stay on the mesh") {
+  const Mesh mesh = Mesh::parse("X=2,Y=2");
+  const Array x = mixed({4, 6}, 1), w1 = mixed({6, 8}, 2), w2 = mixed({8, 2}, 3);
+  const Sharded xs = shard(mesh, x, P{"X"}), w1s = shard(mesh, w1, P{none, "Y"});
+  const Sharded w2s = shard(mesh, w2, P{"Y"});
+  const Sharded h = sharded_matmul(xs, w1s, P{"X", "Y"});
+  CHECK(h.type() == "f32[4@X,8@Y]");
+  const Sharded terms = sharded_matmul(h, w2s, Placement(P{"X"}, {.unreduced = {"Y"}}));
+  CHECK(terms.type() == "f32[4@X,2]{U:Y}");
+  const Array z = unshard(reshard(terms, P{"X"}));
+  const Array hidden = sharded_matmul(mesh, {}, x, w1),
+              expected = sharded_matmul(mesh, {}, hidden, w2);
+  CHECK(values(unshard(h)) == values(hidden));
+  CHECK(values(z) == values(expected));
+  CHECK(values(unshard(sharded_matmul(h, w2s, P{"X", "Y"}))) == values(expected));
+  // Arrays and what lives on the mesh mix.
+  CHECK(values(sharded_matmul(mesh, {P{"X"}, P{none, "Y"}, {P{"X", "Y"}, {}}}, x, w1s)) ==
+        values(hidden));
+  CHECK(refusal([&] { sharded_matmul(terms, w2s, P{}); }).find("which is unreduced") !=
+        std::string::npos);
+  CHECK(refusal([&] {
+          sharded_matmul(shard(Mesh::parse("X=4"), x, P()), w1s, P{});
+        }).find("x lives on the mesh X=4 and y on X=2,Y=2") != std::string::npos);
 }
 
 TEST_CASE("what does not fit is refused before a device starts") {
