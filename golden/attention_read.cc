@@ -1,90 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads an attention run: tensors and options, each rule of runs.md refused by name.
 #include <algorithm>
-#include <limits>
 
 #include "golden/attention_op.h"
+#include "golden/attention_options.h"
 #include "golden/dims.h"
-#include "golden/options.h"
 
 namespace kref {
 namespace {
 
 using reference::AttentionOptions;
 
-constexpr std::initializer_list<DType> kFloats = {DType::kF64,  DType::kF32,    DType::kF16,
-                                                  DType::kBF16, DType::kF8E4M3, DType::kF8E5M2};
-
-// The index of the word among `words`, which an enum lists in the same order. Absent: the first;
-// required when `required`.
-template <class Enum>
-Enum word(const Options& options, const char* name, std::initializer_list<const char*> words) {
-  const std::string found = options.choice(name, *words.begin(), words);
-  const auto at = std::find(words.begin(), words.end(), found);
-  return static_cast<Enum>(at - words.begin());
-}
-
-reference::Window window(const Options& options) {
-  const nlohmann::json* given = options.find("window");
-  if (given == nullptr || given->is_null()) return {};
-  const std::string expected = "[left, right], each a whole number from 0 or null";
-  if (!given->is_array() || given->size() != 2) options.refuse("window", expected);
-  const auto side = [&](const nlohmann::json& value) -> std::optional<Index> {
-    if (value.is_null()) return std::nullopt;
-    // The reader stores what has no sign as unsigned; past 2^63 it is as good as unbounded.
-    if (!value.is_number_unsigned() && !(value.is_number_integer() && value.get<Index>() >= 0)) {
-      options.refuse("window", expected);
-    }
-    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
-    return static_cast<Index>(std::min(value.get<std::uint64_t>(), kMost));
-  };
-  return {.left = side((*given)[0]), .right = side((*given)[1])};
-}
-
 AttentionOptions read_options(const Run& run) {
   using namespace reference;
   const Options options(run);
   AttentionOptions out{
       .scale = options.required_number("scale"),
-      .causal = word<Causal>(options, "causal", {"none", "top_left", "bottom_right"})};
-  out.layout = word<Layout>(options, "layout", {"BHTD", "BTHD"});
-  out.bias_order = word<BiasOrder>(options, "bias_order", {"after_scale", "before_scale"});
-  out.window = window(options);
-  out.soft_cap = options.number("soft_cap");
-  if (out.soft_cap && *out.soft_cap <= 0) options.refuse("soft_cap", "a number above 0");
-  out.fully_masked = word<FullyMasked>(options, "fully_masked", {"zero", "uniform", "nan"});
-  out.negative_segments = word<NegativeSegments>(options, "negative_segments", {"match", "never"});
-  out.p_dtype = options.dtype("p_dtype", kFloats).value_or(DType::kF32);
-  out.lse_base = word<LogBase>(options, "lse_base", {"e", "2"});
+      .causal = read_word<Causal>(options, "causal", {"none", "top_left", "bottom_right"})};
+  out.layout = read_word<Layout>(options, "layout", {"BHTD", "BTHD"});
+  out.bias_order = read_word<BiasOrder>(options, "bias_order", {"after_scale", "before_scale"});
+  out.window = read_window(options);
+  out.soft_cap = read_soft_cap(options);
+  out.fully_masked = read_word<FullyMasked>(options, "fully_masked", {"zero", "uniform", "nan"});
+  out.negative_segments =
+      read_word<NegativeSegments>(options, "negative_segments", {"match", "never"});
+  out.p_dtype = options.dtype("p_dtype", kFloatTypes).value_or(DType::kF32);
+  out.lse_base = read_word<LogBase>(options, "lse_base", {"e", "2"});
   return out;
 }
 
-void check_dtype(const Run& run, const char* name, const std::vector<DType>& legal,
-                 const char* as = "") {
-  const auto at = run.in.find(name);
-  if (at == run.in.end()) return;
-  const DType found = at->second.dtype();
-  if (std::find(legal.begin(), legal.end(), found) != legal.end()) return;
-  std::string expected;
-  for (const DType type : legal) {
-    if (expected.find(name_of(type)) == std::string::npos) {
-      expected += (expected.empty() ? "" : " or ") + std::string(name_of(type));
-    }
-  }
-  refuse_run(run, "in.", name, " has element type ", name_of(found), ", expected ", expected, as);
-}
-
 void check_dtypes(const Run& run) {
-  check_dtype(run, "q", kFloats);
+  check_input_dtype(run, "q", kFloatTypes);
   const DType q = run.in.at("q").dtype();
-  check_dtype(run, "k", {q}, ", that of in.q");
-  check_dtype(run, "v", {q}, ", that of in.q");
-  check_dtype(run, "bias", {DType::kF32, q});
-  check_dtype(run, "mask", {DType::kBool}, " (true = visible)");
+  check_input_dtype(run, "k", {q}, ", that of in.q");
+  check_input_dtype(run, "v", {q}, ", that of in.q");
+  check_input_dtype(run, "bias", {DType::kF32, q});
+  check_input_dtype(run, "mask", {DType::kBool}, " (true = visible)");
   for (const char* name : {"q_segment_ids", "kv_segment_ids", "q_lengths", "kv_lengths"}) {
-    check_dtype(run, name, {DType::kI32});
+    check_input_dtype(run, name, {DType::kI32});
   }
-  check_dtype(run, "sinks", {DType::kF32});
+  check_input_dtype(run, "sinks", {DType::kF32});
 }
 
 void check_lengths(const Run& run, const char* name, char letter, Index most) {
@@ -161,7 +116,7 @@ AttentionRun read_attention(const Run& run) {
   out.in.kv_segment_ids = optional(run, "kv_segment_ids");
   out.in.q_lengths = optional(run, "q_lengths"), out.in.kv_lengths = optional(run, "kv_lengths");
   out.in.sinks = optional(run, "sinks");
-  out.out_dtype = Options(run).dtype("out_dtype", kFloats).value_or(q.dtype());
+  out.out_dtype = Options(run).dtype("out_dtype", kFloatTypes).value_or(q.dtype());
   return out;
 }
 

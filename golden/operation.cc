@@ -6,6 +6,7 @@
 
 #include "golden/attention_op.h"
 #include "golden/collective_op.h"
+#include "golden/decode_op.h"
 #include "golden/file_text.h"
 #include "golden/matmul_op.h"
 #include "golden/nearest.h"
@@ -81,7 +82,7 @@ void check_mesh(const Run& run) {
 
 std::span<const Operation> operations() {
   static const std::vector<Operation> all = [] {
-    std::vector<Operation> list = {matmul_operation(), attention_operation()};
+    std::vector<Operation> list = {matmul_operation(), attention_operation(), decode_operation()};
     for (Operation& operation : collective_operations()) list.push_back(std::move(operation));
     return list;
   }();

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/flash_attention_grid.h"
 
-#include <cmath>
 #include <limits>
 
 #include "kernels/any_operand.h"
 #include "kernels/dot.h"
-#include "kernels/softmax_ops.h"
+#include "kernels/softmax_finish.h"
 #include "kernels/tile_ops.h"
 
 namespace kref::detail {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kLog2E = 1.44269504f;
 
 // An optional [B|1, H|1, T|1, S] operand: blocks (rows or 1, keys).
 AnyIn<4> declare_broadcast(Grid& grid, const char* name, const ArrayRef& a, const Axis& b,
@@ -26,54 +24,10 @@ AnyIn<4> declare_broadcast(Grid& grid, const char* name, const ArrayRef& a, cons
                             .index = {along(0, b), along(1, h), along(2, iq), ik}});
 }
 
-ScoreRule score_rule(const AttentionOptions& options) {
-  ScoreRule rule;
-  rule.scale = static_cast<float>(static_cast<double>(options.scale));
-  rule.cap = static_cast<float>(options.soft_cap.value_or(0));
-  rule.bias_before_scale = options.bias_order == BiasOrder::kBeforeScale;
-  rule.p_dtype = options.p_dtype.value_or(DType::kF32);
-  return rule;
-}
-
 // The rows of a state that a block of keys is visible to.
 SoftmaxState rows_of(const SoftmaxState& s, Index row0, Index rows) {
   const auto cut = [&](Ref<float, 2> a) { return a.block({row0, 0}, {rows, a.extent(1)}); };
   return {cut(s.maximum), cut(s.sums), cut(s.acc)};
-}
-
-// The mean of all values, for rows that see none of them.
-void mean_of(const ArrayRef& v, Ref<float, 2> mean) {
-  fill(mean, 0.0f);
-  const Index keys = v.extents[0];
-  with_dtype(v.dtype, [&]<class T>() {
-    for (Index j = 0; j < keys; ++j) {
-      const T* row = static_cast<const T*>(v.data) + j * v.strides[0];
-      for (Index e = 0; e < mean.extent(1); ++e) mean(0, e) += static_cast<float>(row[e]);
-    }
-  });
-  div(mean, static_cast<float>(keys), mean);
-}
-
-// State to results: acc becomes o in f32, maximum the lse in the natural base. `rows`: those within
-// the length. `mean`: of all values, under kUniform.
-void finish_rows(const SoftmaxState& s, Index rows, FullyMasked fully_masked,
-                 const Ref<float, 2>& total, const std::optional<Ref<float, 2>>& mean) {
-  const Index all = s.acc.extent(0), width = s.acc.extent(1);
-  total_sums(s.sums, total);
-  // A NaN in the sum is a row that sees a NaN.
-  const auto sees_none = [&](Index r) { return s.maximum(r, 0) == -kInfinity && total(r, 0) == 0; };
-  for (Index r = 0; r < all; ++r) {
-    if (r < rows && !sees_none(r)) continue;
-    const bool nan = r < rows && fully_masked == FullyMasked::kNaN;
-    const Ref<float, 2> o = s.acc.block({r, 0}, {1, width});
-    fill(o, nan ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
-    if (r < rows && mean) copy(*mean, o);
-    s.maximum(r, 0) = nan ? std::numeric_limits<float>::quiet_NaN() : -kInfinity;
-    total(r, 0) = 1;
-  }
-  div(s.acc, total, s.acc);
-  log(total, total);
-  add(s.maximum, total, s.maximum);
 }
 
 }  // namespace
@@ -86,7 +40,8 @@ void attention_grid(const AttentionInputs& in, const MutableArrayRef& o,
   const Index group = heads / in.k.extents[1];  // query heads that share one key and value head
   const Index columns = cdiv(t.k, 16) * 16;     // of scores, with the room the verbs want
   const AttentionMask visible(in, options, queries, keys);
-  const ScoreRule rule = score_rule(options);
+  ScoreRule rule = score_rule(options.scale, options.soft_cap, options.p_dtype);
+  rule.bias_before_scale = options.bias_order == BiasOrder::kBeforeScale;
   const bool uniform = options.fully_masked == FullyMasked::kUniform;
   const float* sinks = in.sinks ? static_cast<const float*>(in.sinks->data) : nullptr;
 
@@ -162,11 +117,10 @@ void attention_grid(const AttentionInputs& in, const MutableArrayRef& o,
 
     if (uniform) mean_of(matrix_of(vallb->valid(s)), s[mean]);
     const Ref<float, 2> totals = s[total].block({0, 0}, {rows, 1});
-    finish_rows(state, visible.q_length(s.index(b)) - s.index(iq) * t.q, options.fully_masked,
-                totals, uniform ? std::optional(s[mean]) : std::nullopt);
+    finish_softmax(state, visible.q_length(s.index(b)) - s.index(iq) * t.q, options.fully_masked,
+                   uniform ? std::optional(s[mean]) : std::nullopt, options.lse_base, totals);
     cast(state.acc, matrix_of(ob.valid(s)), Overflow::kDefault);
     if (!lseb) return;
-    if (options.lse_base == LogBase::k2) mul(state.maximum, kLog2E, state.maximum);
     const Ref<float, 3> out = s.valid(*lseb);  // (1, 1, rows)
     copy(state.maximum, column(Ref<float, 1>(out.data(), {rows})));
   });

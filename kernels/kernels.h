@@ -2,8 +2,11 @@
 // Everything one device computes with; for users, never included inside the library.
 #pragma once
 
+#include "kernels/decode_attention.h"
 #include "kernels/dot.h"
 #include "kernels/flash_attention.h"
+#include "kernels/kv_cache.h"
 #include "kernels/matmul.h"
+#include "kernels/merge_partials.h"
 #include "kernels/reference.h"
 #include "kernels/tile_ops.h"

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the outputs of a decode_attention run ought to hold: the bound of attention with T = 1, and
+// caches that are copied.
+#include <algorithm>
+
+#include "golden/attention_bound.h"
+#include "golden/decode_op.h"
+
+namespace kref {
+namespace {
+
+using reference::AttentionRow;
+
+Expectation bounded(const char* name, std::size_t size) {
+  Expectation e;
+  e.output = name;
+  e.value.resize(size), e.likely.resize(size), e.worst.resize(size);
+  e.overflow.assign(size, Expectation::kNoOverflow);
+  return e;
+}
+
+Expectation copied(const char* name, const Array& cache) {
+  Expectation e;
+  e.output = name;
+  e.value.resize(static_cast<std::size_t>(cache.size()));
+  for (std::size_t i = 0; i < e.value.size(); ++i) e.value[i] = cache.at(static_cast<Index>(i));
+  e.blocks = {.axes = {"batch", "slot", "kv_head", "d"},
+              .extents = {1, 1, 1, std::max<Index>(1, cache.extent(3))},
+              .steps = ""};
+  return e;
+}
+
+std::vector<Index> unravel(Index element, const std::vector<Index>& shape) {
+  std::vector<Index> at(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    at[d] = element % shape[d];
+    element /= shape[d];
+  }
+  return at;
+}
+
+// Which device holds each element, and the part of the output that it works on.
+void place(Expectation& e, const Run& run, std::vector<Index> shape) {
+  const auto at = run.out_specs.find(e.output);
+  if (!run.mesh || at == run.out_specs.end()) return;
+  e.blocks.shards = local_shape(at->second.spec, shape, *run.mesh);
+  for (Index& extent : e.blocks.shards) extent = std::max<Index>(1, extent);
+  e.owner.shard = e.blocks.shards;
+  e.owner.device = [spec = at->second, shape, mesh = *run.mesh](Index element) {
+    return owner_name(spec, shape, mesh, unravel(element, shape));
+  };
+}
+
+}  // namespace
+
+std::vector<Expectation> expect_decode(const Run& run) {
+  const DecodeRun decode = read_decode(run);
+  const reference::DecodeAsAttention as(decode.in, decode.options);
+  const AttentionRun attention{.in = as.in,
+                               .options = as.options,
+                               .out_dtype = decode.out_dtype,
+                               .batches = decode.batches,
+                               .heads = decode.heads,
+                               .groups = decode.groups,
+                               .queries = 1,
+                               .keys = decode.slots,
+                               .depth = decode.depth,
+                               .width = decode.width};
+  const auto rows = static_cast<std::size_t>(decode.batches * decode.heads);
+  const auto width = static_cast<std::size_t>(decode.width);
+  Expectation o = bounded("o", rows * width), lse = bounded("lse", rows);
+  const Index last = cdiv(decode.slots, kAttentionKeyBlock) - 1;
+  const std::string steps = last < 0 ? "" : last == 0 ? "ik=0" : "ik=0.." + std::to_string(last);
+  o.blocks = {.axes = {"batch", "head", "e"},
+              .extents = {1, 1, std::max<Index>(1, decode.width)},
+              .steps = steps};
+  lse.blocks = {.axes = {"batch", "head"}, .extents = {1, 1}, .steps = steps};
+
+  reference::AttentionOptions exact = as.options;
+  exact.p_dtype.reset();  // the bound covers the rounding, see expect_attention
+  AttentionBounds bounds(attention);
+  std::size_t at = 0;
+  reference::attention_rows(as.in, exact, [&](const AttentionRow& row) {
+    const RowBounds& b = bounds(row);
+    const std::size_t first = at * width;
+    for (std::size_t e = 0; e < width; ++e) {
+      o.value[first + e] = row.o[e];
+      o.likely[first + e] = b.likely[e], o.worst[first + e] = b.worst[e];
+      o.overflow[first + e] = b.overflow[e];
+    }
+    lse.value[at] = row.lse, lse.likely[at] = b.lse_likely, lse.worst[at] = b.lse_worst;
+    lse.overflow[at] = b.lse_overflow;
+    ++at;
+  });
+
+  std::vector<Expectation> out;
+  const auto add = [&](Expectation e, std::vector<Index> shape) {
+    place(e, run, std::move(shape));
+    out.push_back(std::move(e));
+  };
+  add(std::move(o), decode.o_shape());
+  if (run.out.contains("lse")) add(std::move(lse), decode.lse_shape());
+  if (decode.writes) {
+    const auto shape = [](const Array& a) {
+      return std::vector<Index>(a.shape().begin(), a.shape().end());
+    };
+    add(copied("k_cache", decode.k_cache), shape(decode.k_cache));
+    add(copied("v_cache", decode.v_cache), shape(decode.v_cache));
+  }
+  return out;
+}
+
+}  // namespace kref

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/decode_op.h"
+
+#include "kernels/decode_attention.h"
+
+namespace kref {
+namespace {
+
+void check_output(const Run& run, const char* name, DType dtype, std::span<const Index> shape) {
+  const auto at = run.out.find(name);
+  if (at == run.out.end()) return;
+  const Array& found = at->second;
+  if (found.dtype() != dtype) {
+    refuse_run(run, "out.", name, " has element type ", name_of(found.dtype()), ", expected ",
+               name_of(dtype));
+  }
+  if (!std::equal(shape.begin(), shape.end(), found.shape().begin(), found.shape().end())) {
+    refuse_run(run, "out.", name, " has shape ", shape_string(found.shape()), ", expected ",
+               shape_string(shape));
+  }
+}
+
+void validate(const Run& run, bool with_outputs) {
+  static const Operation operation = decode_operation();
+  check_declared(operation, run, with_outputs);
+  const DecodeRun decode = read_decode(run);
+  check_decode_placement(run, decode);
+  if (!with_outputs) return;
+  check_output(run, "o", decode.out_dtype, decode.o_shape());
+  check_output(run, "lse", DType::kF32, decode.lse_shape());
+  for (const char* name : {"k_cache", "v_cache"}) {
+    if (decode.writes != run.out.contains(name)) {
+      refuse_run(run, "out.", name,
+                 decode.writes ? " is missing: in.k_new is given" : " is given without in.k_new");
+    }
+  }
+  check_output(run, "k_cache", decode.dtype(), decode.k_cache.shape());
+  check_output(run, "v_cache", decode.dtype(), decode.v_cache.shape());
+}
+
+void fill_rounded(Array& out, const std::vector<double>& values) {
+  with_dtype(out.dtype(), [&]<class T>() {
+    T* to = out.mutable_elements<T>().data();
+    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
+  });
+}
+
+std::map<std::string, Array> compute(const Run& run) {
+  const DecodeRun decode = read_decode(run);
+  Array o(decode.out_dtype, decode.o_shape()), lse(DType::kF32, decode.lse_shape());
+  if (decode.dtype() == DType::kF64) {  // the kernel computes in f32
+    const reference::DecodeAsAttention as(decode.in, decode.options);
+    const reference::AttentionResult r = reference::attention(as.in, as.options);
+    fill_rounded(o, r.o), fill_rounded(lse, r.lse);
+  } else {
+    decode_attention(decode.in, o.mutable_ref(), lse.mutable_ref().ref<float, 2>(), decode.options);
+  }
+  std::map<std::string, Array> out = {{"o", o}, {"lse", lse}};
+  if (decode.writes) out["k_cache"] = decode.k_cache, out["v_cache"] = decode.v_cache;
+  return out;
+}
+
+}  // namespace
+
+Operation decode_operation() {
+  return {
+      .name = "decode_attention",
+      .summary = "attention of one new token a sequence against a cache, batch-sharded on a mesh",
+      .inputs = {{"q", "B H D", false, "a float type"},
+                 {"k_cache", "B S G D", false, "type of q, H a multiple of G"},
+                 {"v_cache", "B S G E", false, "type of q"},
+                 {"lengths", "B", false, "I32, 0..S: valid keys, the new one included"},
+                 {"k_new", "B G D", true, "type of q; written at slot lengths - 1 first"},
+                 {"v_new", "B G E", true, "type of q; given with k_new"}},
+      .outputs = {{"o", "B H E", false, "out_dtype"},
+                  {"lse", "B H", true, "F32: natural log of the sum of exp(logits)"},
+                  {"k_cache", "B S G D", true, "with the new token; there if k_new is"},
+                  {"v_cache", "B S G E", true, "with the new token; there if v_new is"}},
+      .options = {{"scale", "required", "a number: multiplies q.k"},
+                  {"window", "null",
+                   "[left, right]: sees keys from lengths - 1 - left on; null: no end"},
+                  {"soft_cap", "null", "c > 0: c tanh(score / c), before the mask"},
+                  {"fully_masked", "zero",
+                   "a sequence of length 0: zero (o = 0, lse = -inf), nan; uniform is refused"},
+                  {"p_dtype", "F32",
+                   "type of the unnormalised probabilities in the product with v"},
+                  {"out_dtype", "type of q", "a float type: o is rounded to it once"}},
+      .rules = {"Slots past lengths may hold anything, NaN included.",
+                "A length of 0 with k_new is refused: lengths count the new token.",
+                "Caches are compared exactly (NaN with NaN); the bound of o and lse is that of "
+                "attention with one row.",
+                "With a mesh: q, k_new, v_new shard heads and the caches shard batch over one "
+                "axis, which divides B, H and, with k_new, G; lengths are replicated, o and lse "
+                "leave as q came. Nothing is summed over devices: the numbers are those of one.",
+                "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition."},
+      .sources = {"jax.experimental.pallas.ops.tpu.paged_attention (lengths, soft cap)",
+                  "ragged paged attention of tpu-inference (windows, the new token in place)"},
+      .validate = validate,
+      .compute = compute,
+      .expect = expect_decode,
+  };
+}
+
+}  // namespace kref

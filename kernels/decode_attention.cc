@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/decode_attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "dsl/overlap.h"
+#include "kernels/any_operand.h"
+#include "kernels/row_products.h"
+#include "kernels/softmax_finish.h"
+#include "kernels/tile_ops.h"
+
+namespace kref {
+namespace {
+
+using namespace detail;
+
+struct Sizes {
+  Index batches, heads, groups, slots, depth, width, group;  // group: heads that share a key head
+};
+
+void check(bool fits, const char* name, const ArrayRef& a, std::initializer_list<Index> expected) {
+  KREF_CHECK(fits, "decode_attention: ", name, " is ", to_string(a), ", expected ",
+             shape_string({expected.begin(), expected.size()}));
+}
+void check_shape(const char* name, const ArrayRef& a, std::initializer_list<Index> expected) {
+  check(std::equal(a.shape().begin(), a.shape().end(), expected.begin(), expected.end()), name, a,
+        expected);
+  KREF_CHECK(a.strides[a.rank - 1] == 1 || a.extents[a.rank - 1] <= 1, "decode_attention: ", name,
+             " has stride ", a.strides[a.rank - 1], " in its last dimension, expected 1");
+}
+
+Sizes check_operands(const DecodeInputs& in, const MutableArrayRef& o,
+                     const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
+  KREF_CHECK(in.q.rank == 3, "decode_attention: q is ", to_string(in.q), ", expected rank 3");
+  for (const auto& [name, cache] : {std::pair("k_cache", &in.k_cache), {"v_cache", &in.v_cache}}) {
+    KREF_CHECK(cache->rank == 4, "decode_attention: ", name, " is ", to_string(*cache),
+               ", expected rank 4");
+    KREF_CHECK(cache->dtype == in.q.dtype, "decode_attention: ", name, " is ", to_string(*cache),
+               ", expected the element type of q, ", name_of(in.q.dtype));
+  }
+  Sizes n{in.q.extents[0],
+          in.q.extents[1],
+          in.k_cache.extents[2],
+          in.k_cache.extents[1],
+          in.q.extents[2],
+          in.v_cache.extents[3],
+          0};
+  KREF_CHECK(is_float(in.q.dtype) && in.q.dtype != DType::kF64, "decode_attention: q is ",
+             to_string(in.q), ", expected a float type other than F64");
+  check_shape("q", in.q, {n.batches, n.heads, n.depth});
+  check_shape("k_cache", in.k_cache, {n.batches, n.slots, n.groups, n.depth});
+  check_shape("v_cache", in.v_cache, {n.batches, n.slots, n.groups, n.width});
+  KREF_CHECK(n.groups == 0 ? n.heads == 0 : n.heads % n.groups == 0,
+             "decode_attention: H = ", n.heads, " heads of q are not a multiple of G = ", n.groups,
+             " of k_cache");
+  n.group = n.groups == 0 ? 0 : n.heads / n.groups;
+  KREF_CHECK(in.lengths.dtype == DType::kI32, "decode_attention: lengths is ",
+             to_string(in.lengths), ", expected I32");
+  check_shape("lengths", in.lengths, {n.batches});
+  KREF_CHECK(is_float(o.dtype), "decode_attention: o is ", to_string(o), ", expected a float type");
+  check_shape("o", o, {n.batches, n.heads, n.width});
+  if (lse) check_shape("lse", *lse, {n.batches, n.heads});
+  for (const ArrayRef* a : {&in.q, &in.k_cache, &in.v_cache, &in.lengths}) {
+    KREF_CHECK(!overlap(*a, o) && (!lse || !overlap(*a, MutableArrayRef(*lse))),
+               "decode_attention: o or lse overlaps the input ", to_string(*a));
+  }
+  KREF_CHECK(options.window.left.value_or(0) >= 0 && options.window.right.value_or(0) >= 0,
+             "decode_attention: a window side is negative");
+  KREF_CHECK(!options.soft_cap || *options.soft_cap > 0,
+             "decode_attention: soft_cap is not positive");
+  KREF_CHECK(!options.p_dtype || is_float(*options.p_dtype),
+             "decode_attention: p_dtype is not a float type");
+  for (Index b = 0; b < n.batches; ++b) {
+    const std::int32_t length = static_cast<const std::int32_t*>(in.lengths.data)[b];
+    KREF_CHECK(length >= 0 && length <= n.slots, "decode_attention: lengths[", b, "] is ", length,
+               ", expected 0 to ", n.slots);
+    KREF_CHECK(length > 0 || options.fully_masked != FullyMasked::kUniform,
+               "decode_attention: fully_masked is uniform, but lengths[", b,
+               "] is 0, which leaves nothing to average");
+  }
+  return n;
+}
+
+// [B, H, X] as [B, G, group, X].
+template <class Void>
+BasicArrayRef<Void> by_groups(const BasicArrayRef<Void>& a, const Sizes& n) {
+  BasicArrayRef<Void> out = a;
+  out.rank = 4;
+  out.extents = {a.extents[0], n.groups, n.group, a.extents[2]};
+  out.strides = {a.strides[0], n.group * a.strides[1], a.strides[1], a.strides[2]};
+  return out;
+}
+
+// A block [1, keys, 1, columns] of a cache as (keys, columns), rows first .. first + count - 1.
+ArrayRef rows_of(const ArrayRef& block, Index first, Index count) {
+  ArrayRef out = block;
+  out.rank = 2;
+  out.extents = {block.extents[1], block.extents[3]};
+  out.strides = {block.strides[1], 1};
+  return part_of(out, first, count, 0, out.extents[1]);
+}
+
+// What each part of the keys comes to, for each head.
+struct Parts {
+  Tensor<float, 5> acc;             // [B, G, parts, group, E]
+  Tensor<float, 5> maximum, total;  // [B, G, parts, group, 1]
+};
+
+void attend_parts(const DecodeInputs& in, const DecodeOptions& options, const Sizes& n,
+                  Parts& parts) {
+  const Index keys = std::min(n.slots, kDecodeSplit), up_depth = cdiv(n.depth, 16) * 16;
+  const auto* lengths = static_cast<const std::int32_t*>(in.lengths.data);
+  const ScoreRule rule = score_rule(options.scale, options.soft_cap, options.p_dtype);
+
+  Grid grid("decode_attention");
+  const Axis b = grid.parallel("batch", n.batches);
+  const Axis i = grid.parallel("part", parts.acc.extent(2));
+  const Axis g = grid.sequential("kv_head", n.groups);
+  using In4 = AnyIn<4>;
+  const In4 qb =
+      In4::declare(grid, "q", by_groups(in.q, n), {{1, 1, n.group, n.depth}, {b, g, 0, 0}});
+  const In4 kb = In4::declare(grid, "k_cache", in.k_cache, {{1, keys, 1, n.depth}, {b, i, g, 0}});
+  const In4 vb = In4::declare(grid, "v_cache", in.v_cache, {{1, keys, 1, n.width}, {b, i, g, 0}});
+  const auto accb = grid.out("acc", parts.acc, {{1, 1, 1, n.group, n.width}, {b, g, i, 0, 0}});
+  const auto maxb = grid.out("maximum", parts.maximum, {{1, 1, 1, n.group, 1}, {b, g, i, 0, 0}});
+  const auto totalb = grid.out("total", parts.total, {{1, 1, 1, n.group, 1}, {b, g, i, 0, 0}});
+  const auto q32 = grid.scratch<float>("q32", {n.group, up_depth});
+  const auto scores = grid.scratch<float>("scores", {n.group, cdiv(keys, 16) * 16});
+  const auto sums = grid.scratch<float>("sums", {n.group, kSumLanes});
+  const auto acc = grid.scratch<float>("acc32", {n.group, cdiv(n.width, 16) * 16});
+
+  grid.run([&](const Step& s) {
+    const SoftmaxState state{matrix(s[maxb]), s[sums], s[acc].block({0, 0}, {n.group, n.width})};
+    reset_softmax({state.maximum, state.sums, s[acc]}, -std::numeric_limits<float>::infinity());
+    const Index length = lengths[s.index(b)], key0 = s.index(i) * keys;
+    const Index window = std::min(options.window.left.value_or(length), length);
+    const Index begin = std::max<Index>(0, length - 1 - window - key0);
+    const Index count = std::min(length - key0, keys) - begin;
+    if (count > 0) {
+      fill(s[q32], 0.0f);
+      cast(matrix_of(qb.valid(s)), s[q32].block({0, 0}, {n.group, n.depth}), Overflow::kDefault);
+      const Ref<float, 2> p = s[scores].block({0, 0}, {n.group, count});  // (group, count)
+      row_dots(s[q32].block({0, 0}, {n.group, n.depth}), rows_of(kb.valid(s), begin, count), p);
+      BlockMask all;
+      all.rows = n.group, all.keys = count;
+      all.begin.assign(static_cast<std::size_t>(n.group), 0);
+      all.end.assign(static_cast<std::size_t>(n.group), static_cast<std::int32_t>(count));
+      softmax_update(rule, all, {}, p, state);
+      add_rows(p, rows_of(vb.valid(s), begin, count), state.acc);
+    }
+    total_sums(state.sums, matrix(s[totalb]));
+    copy(state.acc, matrix(s[accb]));
+  });
+}
+
+// Merges the parts in ascending order, and finishes.
+void merge_parts(const DecodeInputs& in, const MutableArrayRef& o,
+                 const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options,
+                 const Sizes& n, const Parts& parts) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const bool uniform = options.fully_masked == FullyMasked::kUniform;
+  const Index count = parts.acc.extent(2);
+
+  Grid grid("decode_attention, merge");
+  const Axis b = grid.parallel("batch", n.batches);
+  const Axis g = grid.parallel("kv_head", n.groups);
+  const BlockSpec<5> column_spec{{1, 1, count, n.group, 1}, {b, g, 0, 0, 0}};
+  const auto accb = grid.in("acc", parts.acc, {{1, 1, count, n.group, n.width}, {b, g, 0, 0, 0}});
+  const auto maxb = grid.in("maximum", parts.maximum, column_spec);
+  const auto totalb = grid.in("total", parts.total, column_spec);
+  const auto ob =
+      AnyOut<4>::declare(grid, "o", by_groups(o, n), {{1, 1, n.group, n.width}, {b, g, 0, 0}});
+  std::optional<AnyOut<4>> lseb;
+  if (lse) {
+    const Ref<float, 3> columns(lse->data(), {n.batches, n.heads, 1},
+                                {lse->stride(0), lse->stride(1), 1});
+    lseb = AnyOut<4>::declare(grid, "lse", by_groups(MutableArrayRef(columns), n),
+                              {{1, 1, n.group, 1}, {b, g, 0, 0}});
+  }
+  std::optional<AnyIn<4>> vb;
+  if (uniform) {
+    vb = AnyIn<4>::declare(grid, "v_cache", in.v_cache, {{1, n.slots, 1, n.width}, {b, 0, g, 0}});
+  }
+  const auto maximum = grid.scratch<float>("merged maximum", {n.group, 1});
+  const auto sums = grid.scratch<float>("merged sums", {n.group, kSumLanes});
+  const auto acc = grid.scratch<float>("merged acc", {n.group, n.width});
+  const auto factor = grid.scratch<float>("factor", {n.group, 1});
+  const auto mean = grid.scratch<float>("mean", {1, n.width});
+
+  grid.run([&](const Step& s) {
+    const SoftmaxState state{s[maximum], s[sums], s[acc]};
+    const Ref<float, 2> total = s[sums].block({0, 0}, {n.group, 1});
+    reset_softmax(state, kNone);
+    const auto part = [&](const auto& handle, Index at) {
+      const auto all = s[handle];
+      return matrix(all.block({0, 0, at, 0, 0}, {1, 1, 1, n.group, all.extent(4)}));
+    };
+    for (Index at = 0; at < count; ++at) kref::maximum(part(maxb, at), s[maximum], s[maximum]);
+    for (Index at = 0; at < count; ++at) {
+      for (Index r = 0; r < n.group; ++r) {
+        // -infinity from -infinity: nothing was seen, the weight does not matter.
+        const float from = s[maximum](r, 0) == kNone ? 0.0f : s[maximum](r, 0);
+        s[factor](r, 0) = part(maxb, at)(r, 0) - from;
+      }
+      exp(s[factor], s[factor]);
+      mul_add(part(totalb, at), s[factor], total, total);
+      mul_add(part(accb, at), s[factor], s[acc], s[acc]);
+    }
+    if (uniform) mean_of(rows_of(vb->valid(s), 0, n.slots), s[mean]);
+    finish_softmax(state, n.group, options.fully_masked,
+                   uniform ? std::optional(s[mean]) : std::nullopt, options.lse_base, s[factor]);
+    cast(s[acc], matrix_of(ob.valid(s)), Overflow::kDefault);
+    if (lseb) copy(s[maximum], matrix_of(lseb->valid(s)));
+  });
+}
+
+// Where a dimension has extent 0 flash_attention knows what to do.
+void decode_empty(const DecodeInputs& in, const MutableArrayRef& o,
+                  const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
+  const reference::DecodeAsAttention as(in, options);
+  MutableArrayRef row = o;  // [B, 1, H, E]
+  row.rank = 4;
+  row.extents = {o.extents[0], 1, o.extents[1], o.extents[2]};
+  row.strides = {o.strides[0], 0, o.strides[1], o.strides[2]};
+  std::optional<Ref<float, 3>> row_lse;
+  if (lse) {
+    row_lse = Ref<float, 3>(lse->data(), {lse->extent(0), lse->extent(1), 1},
+                            {lse->stride(0), lse->stride(1), 1});
+  }
+  flash_attention(as.in, row, row_lse, as.options);
+}
+
+}  // namespace
+
+void decode_attention(const DecodeInputs& in, const MutableArrayRef& o,
+                      const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
+  const Sizes n = check_operands(in, o, lse, options);
+  if (n.batches * n.heads == 0) return;
+  if (n.slots * n.depth * n.width == 0) {  // no blocks along a dimension of extent 0
+    return decode_empty(in, o, lse, options);
+  }
+  const Index count = cdiv(n.slots, kDecodeSplit);
+  Parts parts{Tensor<float, 5>({n.batches, n.groups, count, n.group, n.width}),
+              Tensor<float, 5>({n.batches, n.groups, count, n.group, 1}),
+              Tensor<float, 5>({n.batches, n.groups, count, n.group, 1})};
+  attend_parts(in, options, n, parts);
+  merge_parts(in, o, lse, options, n, parts);
+}
+
+}  // namespace kref
