@@ -23,21 +23,13 @@ double overflow_limit(DType type) {
   return past - half_spacing(type, 0.75 * past);
 }
 
-std::uint8_t overflow_bits(const TermSums& terms, DType type, double error) {
-  if (std::isnan(terms.value())) return Expectation::kNoOverflow;
+std::uint8_t overflow_of(const TermSums& terms, DType type, double error) {
   const double limit = overflow_limit(type);
   const bool up = terms.positive() + error >= limit, down = terms.negative() + error >= limit;
-  if (std::isinf(terms.value())) {
-    // The other side's infinity may be there before the infinite term is added.
-    const bool clash = terms.value() > 0 ? down : up;
-    return clash ? Expectation::kNaN : Expectation::kNoOverflow;
-  }
-  std::uint8_t bits = Expectation::kNoOverflow;
-  if (up) bits |= Expectation::kPlusInfinity;
-  if (down) bits |= Expectation::kMinusInfinity;
+  const auto value = static_cast<double>(terms.value());
+  const std::uint8_t bits = overflow_bits(value, up, down);
   // e4m3fn has NaN in place of both infinities.
-  if ((up && down) || (bits != 0 && type == DType::kF8E4M3)) bits |= Expectation::kNaN;
-  return bits;
+  return bits != 0 && type == DType::kF8E4M3 ? bits | Expectation::kNaN : bits;
 }
 
 // Of the sum itself.
@@ -100,12 +92,9 @@ TermSums TermSums::exact(double value) {
 ExpectedSum expected_sum(const TermSums& terms, const SumRule& rule) {
   ExpectedSum out;
   out.value = static_cast<double>(terms.value() / static_cast<long double>(rule.divisor));
-  if (!std::isnan(out.value) && terms.count() > 1) {
-    const double error = sum_bound(terms, rule.type);
-    out.overflow = overflow_bits(terms, rule.type, error);
-  }
-  if (!std::isfinite(out.value)) return out;
   const double sum = sum_bound(terms, rule.type);
+  if (terms.count() > 1) out.overflow = overflow_of(terms, rule.type, sum);
+  if (!std::isfinite(out.value)) return out;
   out.bound = mean_bound(terms, rule, sum);
   // A result below the smallest normal number may be zero; copies are not computed with.
   const bool computed = terms.count() > 1 || rule.divisor > 1;

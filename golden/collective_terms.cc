@@ -68,6 +68,8 @@ void CollectiveTerms::select(Index d, Index piece, Index stride) {
 
 void CollectiveTerms::set_offsets() {
   const CollectiveRun& run = run_;
+  // An array without elements may have extents that no table holds.
+  if (std::find(run.y_local.begin(), run.y_local.end(), 0) != run.y_local.end()) return;
   const bool gather = run.which == Collective::kAllGather,
              scatter = run.which == Collective::kPsumScatter,
              exchange = run.which == Collective::kAllToAll, moves = !run.axis_name.empty();

@@ -75,9 +75,7 @@ double Compared::ratio_beyond(double a, double e, double b, std::uint8_t overflo
 }
 
 double Compared::integer_ratio(Index i, Index j) const {
-  const bool same = array().elements<std::int64_t>()[static_cast<std::size_t>(i)] ==
-                    expected_.integers[static_cast<std::size_t>(j)];
-  return same ? 0 : std::numeric_limits<double>::infinity();
+  return actual_integer(i) == expected_integer(j) ? 0 : std::numeric_limits<double>::infinity();
 }
 
 Index Compared::tile_of(Index element) const {

@@ -47,6 +47,12 @@ class Compared {
   bool exact() const { return bounds_.empty(); }
   // Are there values of 64 bits, which count in place of the doubles?
   bool integers() const { return !expected_.integers.empty(); }
+  std::int64_t expected_integer(Index i) const {
+    return expected_.integers[static_cast<std::size_t>(i)];
+  }
+  std::int64_t actual_integer(Index i) const {
+    return actual_.elements<std::int64_t>()[static_cast<std::size_t>(i)];
+  }
 
   // How far `actual` is from `expected` as a fraction of `bound`: at most 1 when it is right, never
   // NaN. Infinity where no bound helps. A bound that is no finite number bounds nothing, so it

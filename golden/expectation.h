@@ -3,6 +3,7 @@
 // make, and how the output falls into blocks and grid steps. Operations produce it, judge reads it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -77,5 +78,22 @@ struct Expectation {
   std::vector<Hypothesis> hypotheses;
   std::vector<Alternative> alternatives;
 };
+
+// What a sum that ought to be `value` may come to where its partial sums may pass the range: `up`
+// above it, `down` below; of a value that is infinite, those of the finite terms. vanishes: a
+// machine may take an infinite term for NaN.
+inline std::uint8_t overflow_bits(double value, bool up, bool down, bool vanishes = false) {
+  if (value != value) return Expectation::kNoOverflow;
+  if (std::isinf(value)) {
+    // The other side's infinity may be there before the infinite term is added.
+    const bool clash = vanishes || (value > 0 ? down : up);
+    return clash ? Expectation::kNaN : Expectation::kNoOverflow;
+  }
+  std::uint8_t bits = Expectation::kNoOverflow;
+  if (up) bits |= Expectation::kPlusInfinity;
+  if (down) bits |= Expectation::kMinusInfinity;
+  if (up && down) bits |= Expectation::kNaN;
+  return bits;
+}
 
 }  // namespace kref

@@ -52,6 +52,7 @@ Worst describe(const Compared& c, const Leader& leader) {
   w.index = c.unflatten(w.element);
   w.expected = c.expected(w.element);
   w.actual = c.actual(w.element);
+  if (c.integers()) w.integers = {c.expected_integer(w.element), c.actual_integer(w.element)};
   w.bound = c.bound(w.element);
   w.likely_bound = c.likely_bound(w.element);
   w.worst_bound = c.worst_bound(w.element);

@@ -3,7 +3,10 @@
 // grid step and a pattern in what is wrong.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsl/array.h"
@@ -19,6 +22,8 @@ struct Worst {
   Index element = -1;        // flat index; -1 when there are no elements
   std::vector<Index> index;  // per dimension
   double expected = 0, actual = 0;
+  // The same of a 64-bit integer that is compared as such: what a double may not hold.
+  std::optional<std::pair<std::int64_t, std::int64_t>> integers = {};
   double bound = 0;  // the one that counts; 0 for exact comparison
   double ratio = 0;  // |actual - expected| / bound; infinity when the bound is 0 or a
                      // non-finite value does not match

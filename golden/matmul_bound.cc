@@ -62,17 +62,8 @@ class Bounds {
   // positive, negative: P and N of the finite products; error: how far partial sums may be off.
   std::uint8_t overflow(double value, double positive, double negative, double flushed,
                         double error) const {
-    if (std::isnan(value)) return Expectation::kNoOverflow;
     const bool up = positive + error >= overflow_, down = negative + error >= overflow_;
-    if (std::isinf(value)) {
-      const bool vanishes = flushed > 1e200 && accumulator_ == DType::kF32;
-      return vanishes || (value > 0 ? down : up) ? Expectation::kNaN : Expectation::kNoOverflow;
-    }
-    std::uint8_t bits = Expectation::kNoOverflow;
-    if (up) bits |= Expectation::kPlusInfinity;
-    if (down) bits |= Expectation::kMinusInfinity;
-    if (up && down) bits |= Expectation::kNaN;
-    return bits;
+    return overflow_bits(value, up, down, flushed > 1e200 && accumulator_ == DType::kF32);
   }
 
  private:

@@ -74,10 +74,14 @@ std::string report(const Verdict& v) {
   const char* pieces = shards ? " shards" : " tiles";
   out += ", in " + std::to_string(v.wrong_tiles) + " of " + std::to_string(v.tiles) + pieces + "\n";
   out += "  worst      " + v.output + indices(w.index) + "\n";
-  out += "  expected   " + number(w.expected, std::min(17, digits + 2)) + "\n";
-  out += "  actual     " + number(w.actual, digits) + "\n";
+  const auto either = [&](double value, int shown, std::int64_t integer) {
+    return w.integers ? std::to_string(integer) : number(value, shown);
+  };
+  const auto [expected, actual] = w.integers.value_or(std::pair<std::int64_t, std::int64_t>());
+  out += "  expected   " + either(w.expected, std::min(17, digits + 2), expected) + "\n";
+  out += "  actual     " + either(w.actual, digits, actual) + "\n";
   const double error = std::fabs(w.actual - w.expected);
-  if (std::isfinite(error)) out += "  error      " + number(error, 4) + "\n";
+  if (std::isfinite(error) && !w.integers) out += "  error      " + number(error, 4) + "\n";
   if (w.bound == 0) {
     out += "  bound      0 (compared exactly)\n";
   } else {

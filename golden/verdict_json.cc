@@ -47,6 +47,10 @@ nlohmann::ordered_json to_json(const Verdict& verdict) {
                   {"tile", worst.tile},
                   {"step", worst.step},
                   {"device", worst.device}};
+  if (worst.integers) {
+    out["worst"]["expected"] = worst.integers->first;
+    out["worst"]["actual"] = worst.integers->second;
+  }
   return out;
 }
 
