@@ -66,10 +66,14 @@ void CollectiveTerms::select(Index d, Index piece, Index stride) {
   }
 }
 
+bool CollectiveTerms::empty() const {
+  return std::find(run_.y_local.begin(), run_.y_local.end(), 0) != run_.y_local.end();
+}
+
 void CollectiveTerms::set_offsets() {
   const CollectiveRun& run = run_;
   // An array without elements may have extents that no table holds.
-  if (std::find(run.y_local.begin(), run.y_local.end(), 0) != run.y_local.end()) return;
+  if (empty()) return;
   const bool gather = run.which == Collective::kAllGather,
              scatter = run.which == Collective::kPsumScatter,
              exchange = run.which == Collective::kAllToAll, moves = !run.axis_name.empty();
@@ -134,20 +138,23 @@ BlockTerms CollectiveTerms::of_device(Index device) const {
 }
 
 std::string CollectiveTerms::varies_along() const {
+  if (empty()) return "";
+  std::vector<std::vector<Index>> bases;
+  for (Index device = 0; device < run_.mesh.device_count(); ++device) {
+    bases.push_back(of_device(device).bases);
+    // A sum does not care for the order.
+    if (select_ < 0) std::sort(bases.back().begin(), bases.back().end());
+  }
   for (std::size_t a = 0; a < run_.mesh.axes().size(); ++a) {
     const MeshAxis& axis = run_.mesh.axes()[a];
     if (run_.out_spec.names(axis.name)) continue;
     for (Index device = 0; device < run_.mesh.device_count(); ++device) {
       std::vector<Index> coordinates = run_.mesh.coordinates(device);
-      if (coordinates[a] == 0) continue;
       coordinates[a] = 0;
-      std::vector<Index> one = of_device(device).bases,
-                         other = of_device(run_.mesh.device(coordinates)).bases;
-      if (select_ < 0) {  // a sum does not care for the order
-        std::sort(one.begin(), one.end());
-        std::sort(other.begin(), other.end());
+      const Index other = run_.mesh.device(coordinates);
+      if (bases[static_cast<std::size_t>(device)] != bases[static_cast<std::size_t>(other)]) {
+        return axis.name;
       }
-      if (one != other) return axis.name;
     }
   }
   return "";

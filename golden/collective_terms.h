@@ -34,6 +34,7 @@ class CollectiveTerms {
   std::string varies_along() const;
 
  private:
+  bool empty() const;  // y has no elements
   BlockTerms of_device(Index device) const;
   // Is it the one whose values stand for all that hold the same block?
   bool representative(const std::vector<Index>& coordinates) const;
@@ -54,9 +55,7 @@ class CollectiveTerms {
 
 template <class Visit>
 void CollectiveTerms::for_each(Visit&& visit) const {
-  for (const Index extent : run_.y_local) {
-    if (extent == 0) return;
-  }
+  if (empty()) return;
   const std::size_t rank = run_.y_local.size();
   for (Index device = 0; device < run_.mesh.device_count(); ++device) {
     if (!representative(run_.mesh.coordinates(device))) continue;
