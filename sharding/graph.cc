@@ -7,13 +7,21 @@
 
 namespace kref {
 
-DType Value::dtype() const { return graph_->node(node_).dtype; }
-std::span<const Index> Value::shape() const { return graph_->node(node_).shape; }
+Value::Value(detail::Graph& graph, Index node) : graph_(graph.weak_from_this()), node_(node) {}
+
+detail::Graph& Value::graph() const {
+  const std::shared_ptr<detail::Graph> graph = graph_.lock();
+  KREF_CHECK(graph != nullptr, "a Value that no operation gave, or of a call that has ended");
+  return *graph;
+}
+
+DType Value::dtype() const { return graph().node(node_).dtype; }
+std::span<const Index> Value::shape() const { return graph().node(node_).shape; }
 Index Value::size() const {
   return detail::checked_product("Value", shape().data(), shape().size());
 }
-const ValueState& Value::state() const { return graph_->node(node_).state; }
-const Mesh& Value::mesh() const { return graph_->mesh(); }
+const ValueState& Value::state() const { return graph().node(node_).state; }
+const Mesh& Value::mesh() const { return graph().mesh(); }
 std::string Value::type() const { return type_string(dtype(), shape(), state(), mesh()); }
 
 namespace detail {
@@ -77,7 +85,7 @@ Value Graph::add(std::shared_ptr<const Primitive> op, std::span<const Value> inp
   checked_product(op->name().c_str(), shape.data(), shape.size());
   Node node{std::move(op), {}, dtype, std::move(shape), std::move(state), where};
   for (const Value& input : inputs) {
-    KREF_CHECK(&input.graph() == this, node.op->name(),
+    KREF_CHECK(input.belongs_to(*this), node.op->name(),
                ": an operand that belongs to another call of a body");
     node.inputs.push_back(input.node());
   }

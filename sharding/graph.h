@@ -43,8 +43,9 @@ struct Node {
   CallSite where;
 };
 
-// How states are treated: Typing::kUnchecked keeps none (all are invarying, and no cast is made).
-class Graph {
+// Owned by a shared_ptr. How states are treated: Typing::kUnchecked keeps none (all are invarying,
+// and no cast is made).
+class Graph : public std::enable_shared_from_this<Graph> {
  public:
   Graph(const Mesh& mesh, Typing typing, bool auto_pcast)
       : mesh_(mesh), typing_(typing), auto_pcast_(auto_pcast) {}

@@ -29,6 +29,8 @@ std::vector<Value> TypedCore::record(Graph& graph, std::span<const Value> argume
   for (std::size_t i = 0; i < results.size(); ++i) {
     Value& value = results[i];
     const Placement& spec = specs[i];
+    KREF_CHECK(value.belongs_to(graph), "result ", i, ": a value that belongs to no or to another ",
+               "call of a body");
     KREF_CHECK(spec.spec.entries.size() <= value.rank(), "result ", i, ": out_specs ",
                to_string(spec), " which has length ", spec.spec.entries.size(),
                ", but the body's result is ", value.type(), ", which has rank ", value.rank(),

@@ -25,12 +25,13 @@ class Graph;
 class Primitive;
 }  // namespace detail
 
-// A handle; copies are the same value. Belongs to one call of a body and does not outlive it.
+// A handle; copies are the same value. Belongs to one call of a body; of no use afterwards.
 class Value {
  public:
   Value() = default;
-  Value(detail::Graph& graph, Index node) : graph_(&graph), node_(node) {}
+  Value(detail::Graph& graph, Index node);
 
+  // Error of a Value that no operation gave or whose call has ended, as for all that follows.
   DType dtype() const;
   std::span<const Index> shape() const;  // of one device
   Index extent(std::size_t d) const { return shape()[d]; }
@@ -42,11 +43,12 @@ class Value {
   std::string type() const;
 
   // For the implementation of operations.
-  detail::Graph& graph() const { return *graph_; }
+  detail::Graph& graph() const;
+  bool belongs_to(const detail::Graph& graph) const { return graph_.lock().get() == &graph; }
   Index node() const { return node_; }
 
  private:
-  detail::Graph* graph_ = nullptr;
+  std::weak_ptr<detail::Graph> graph_;  // which ends with the call
   Index node_ = -1;
 };
 

@@ -266,5 +266,17 @@ TEST_CASE("arrays that live on the mesh go in and come out without being copied"
   CHECK(values(unshard(kept[1])) == std::vector<double>{1, 2, 3, 4});
 }
 
+TEST_CASE("64 devices take part on any number of cores") {
+  const Mesh mesh = Mesh::parse("X=8,Y=8");
+  const auto body = [](Device& device, const Array& x) {
+    return psum(device, all_gather(device, x, "X", {.tiled = true}), "Y");
+  };
+  const P spec{axes("Y", "X")};
+  const Array y = shard_map(mesh, {.in_specs = {spec}, .out_specs = {P()}}, body)(iota({64}));
+  std::vector<double> expected;
+  for (Index i = 0; i < 8; ++i) expected.push_back(static_cast<double>(8 * i + 8 * 28));
+  CHECK(values(y) == expected);
+}
+
 }  // namespace
 }  // namespace kref

@@ -262,5 +262,23 @@ TEST_CASE("a body that breaks a rule of its operations is refused with the types
   CHECK(says(message(mesh, P{"x"}, P{"x"}, x, scattered), "(called at value_test.cc:"));
 }
 
+TEST_CASE("values that no operation gave, or of another call, are refused") {
+  const Mesh mesh = Mesh::parse("x=2");
+  Value kept;
+  const auto keep = [&kept](Tracer&, const Value& v) {
+    kept = v;
+    return v;
+  };
+  CHECK(run(mesh, P{"x"}, P{"x"}, iota({2}), keep) == std::vector<double>{0, 1});
+  const auto stale = [&kept](Tracer&, const Value&) { return kept; };
+  CHECK(says(message(mesh, P{"x"}, P{"x"}, iota({2}), stale), "another call of a body"));
+  const auto none_at_all = [](Tracer&, const Value&) { return Value(); };
+  CHECK(says(message(mesh, P{"x"}, P{"x"}, iota({2}), none_at_all), "call of a body"));
+  const auto used = [](Tracer&, const Value& v) { return v + Value(); };
+  CHECK(says(message(mesh, P{"x"}, P{"x"}, iota({2}), used), "no operation gave"));
+  const auto reused = [&kept](Tracer&, const Value& v) { return v + kept; };
+  CHECK(says(message(mesh, P{"x"}, P{"x"}, iota({2}), reused), "a call that has ended"));
+}
+
 }  // namespace
 }  // namespace kref

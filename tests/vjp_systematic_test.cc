@@ -100,5 +100,67 @@ TEST_CASE("systematic: values and gradients are those of the unsharded function"
   CHECK(run > 100);
 }
 
+double inner_product(const Array& a, const Array& b) {
+  double sum = 0;
+  for (Index i = 0; i < a.size(); ++i) sum += a.at(i) * b.at(i);
+  return sum;
+}
+
+TEST_CASE("systematic: <A x, y> = <x, A^T y> for collectives of a body, checked and unchecked") {
+  int run = 0, telling = 0;
+  for (const char* text : {"a=1", "a=2", "a=3", "a=2,b=2", "a=2,b=3", "a=2,b=2,c=2"}) {
+    const Mesh mesh = Mesh::parse(text);
+    std::vector<Names> choices;
+    for (const MeshAxis& one : mesh.axes()) {
+      choices.push_back({one.name});
+      for (const MeshAxis& two : mesh.axes()) {
+        if (one.name != two.name) choices.push_back({one.name, two.name});
+      }
+    }
+    Names everything;
+    for (const MeshAxis& axis : mesh.axes()) everything.push_back(axis.name);
+    for (const Names& names : choices) {
+      const Index n = axis_size(mesh, names);
+      std::vector<std::pair<Index, Index>> ring, line;
+      for (Index i = 0; i < n; ++i) ring.emplace_back(i, (i + 1) % n);
+      for (Index i = 0; i + 1 < n; ++i) line.emplace_back(i, i + 1);
+      const std::vector<LinearCollective> ops = {
+          AllGather{.axis_name = names},
+          AllGather{.axis_name = names, .axis = 1, .tiled = true},
+          AllGather{.axis_name = names, .tiled = true, .to = GatherTo::kInvarying},
+          PsumScatter{.axis_name = names},
+          PsumScatter{.axis_name = names, .scatter_dimension = 1, .tiled = true},
+          Psum{.axis_name = names},
+          Pmean{.axis_name = names},
+          AllToAll{.axis_name = names, .concat_axis = 1},
+          AllToAll{.axis_name = names, .split_axis = 1, .tiled = true},
+          Ppermute{names, ring},
+          Ppermute{names, line},
+          Pbroadcast{.axis_name = names, .source = n - 1}};
+      for (const LinearCollective& op : ops) {
+        const auto body = [op](Tracer&, const Value& v) { return apply(op, v); };
+        // Local blocks [n, n], each device its own; the result put together along dimension 0.
+        const P spec{SpecEntry(everything)};
+        Array x = mixed({n * mesh.device_count(), n}, 1);
+        for (float& v : x.mutable_elements<float>()) v *= static_cast<float>(n);  // for pmean
+        for (const bool checked : {true, false}) {
+          const auto f = shard_map(
+              mesh, {.in_specs = {spec}, .out_specs = {spec}, .check_vma = checked}, body);
+          const auto [y, back] = vjp(f, x);
+          Array ct = mixed(shape_of(y), 2);
+          for (float& v : ct.mutable_elements<float>()) v *= static_cast<float>(n);
+          const Array dx = back(ct)[0];
+          CHECK_MESSAGE(inner_product(y, ct) == inner_product(x, dx), std::string(text), " ",
+                        std::string(checked ? "checked " : "unchecked "), to_string(op));
+          ++run;
+          if (inner_product(y, ct) != 0) ++telling;
+        }
+      }
+    }
+  }
+  MESSAGE(run, " identities");
+  CHECK(telling > run - run / 10);
+}
+
 }  // namespace
 }  // namespace kref
