@@ -40,6 +40,69 @@ HWY_INLINE Ahead SourceOf(const Side<T>& side, Index r0, Index count, Index k0, 
   return a;
 }
 
+// True where two vectors of panel elements can be made from stored rows of T in registers.
+template <class Family, class T>
+inline constexpr bool kLoadsColumns =
+    std::is_same_v<Family, PairFamily> ? HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+                                       : HasLoadWide<typename Family::D, T>;
+
+// Two vectors of panel elements of depth `l`, columns j...
+template <class Family, class T>
+HWY_INLINE void LoadColumns(const T* y, Index stride, Index l, Index j,
+                            hn::Vec<typename Family::D>* out) {
+  const typename Family::D d;
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  if constexpr (std::is_same_v<Family, PairFamily>) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    const hn::Full128<T> d8;
+    const hn::Repartition<std::int16_t, typename Family::D> d16;
+    const T* first = y + 2 * l * stride + j;
+    const T* second = first + stride;
+    // 16 columns of two rows, woven as bytes: pairs in order, eight in each half.
+#if HWY_TARGET == HWY_AVX3
+    const hn::Full256<T> d8x2;
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      const auto a = hn::LoadU(d8, first + v * lanes), b = hn::LoadU(d8, second + v * lanes);
+      const auto woven =
+          hn::Combine(d8x2, hn::InterleaveUpper(d8, a, b), hn::InterleaveLower(d8, a, b));
+      out[v] = hn::BitCast(d, hn::PromoteTo(d16, woven));
+    }
+#else
+    const auto a = hn::LoadU(d8, first), b = hn::LoadU(d8, second);
+    out[0] = hn::BitCast(d, hn::PromoteTo(d16, hn::InterleaveLower(d8, a, b)));
+    out[1] = hn::BitCast(d, hn::PromoteTo(d16, hn::InterleaveUpper(d8, a, b)));
+#endif
+#else
+    static_cast<void>(y), static_cast<void>(stride), static_cast<void>(l), static_cast<void>(j),
+        static_cast<void>(out);
+#endif
+  } else {
+    out[0] = LoadWide(d, y + l * stride + j);
+    out[1] = LoadWide(d, y + l * stride + j + lanes);
+  }
+}
+
+// Where the first rows of x take y from: its stored rows, which become the panel in passing, so
+// that packing has no time of its own.
+template <class Family, class T>
+struct FromStored {
+  static constexpr Index kPair = Packer<Family, T>::kPair;
+  const T* at;  // the stored row of panel row 0
+  Index stride;
+
+  HWY_INLINE void Load(typename Family::Lane* HWY_RESTRICT y, Index l,
+                       hn::Vec<typename Family::D>* out) const {
+    const typename Family::D d;
+    const auto lanes = static_cast<Index>(hn::Lanes(d));
+    LoadColumns<Family, T>(at, stride, l, 0, out);
+#pragma GCC unroll 2
+    for (int j = 0; j < kColumnVectors; ++j)
+      hn::Store(out[j], d, y + (l * kColumnVectors + j) * lanes);
+  }
+  HWY_INLINE void Advance(Index rows) { at += rows * kPair * stride; }
+};
+
 // Some rows of x at one depth, times all of y at that depth. Panels are made just before they are
 // needed: x panels once, in the first round, and kept; a y panel for one round.
 template <class Family, class T>
@@ -53,6 +116,7 @@ struct Block {
   Lane* c;   // the sums of row i0
   Index c_stride;
   Index i0, m, n, k0, k;
+  Index k_next;  // values of k that y is needed for next, from k0 + k on; 0: none
   bool from_zero;
 
   // c += x y.
@@ -61,28 +125,66 @@ struct Block {
     const Index depth = pack.depth(k);
     for (Index j = 0; j < n; j += width) {
       const Index columns = std::min(width, n - j);
-      pack.panel(y, j, columns, k0, k, pack.terms.y, yp);
-      Ahead y_ahead;
-      if (j + width < n) y_ahead = SourceOf(y, j + width, std::min(width, n - j - width), k0, k);
-      const Index share = cdiv(y_ahead.rows, cdiv(m, kRows));
+      Ahead y_ahead = AfterPanel(j);
+      const bool packs = !PacksInPassing(columns);
+      if (packs) pack.panel(y, j, columns, k0, k, pack.terms.y, yp);
       for (Index i = 0; i < m; i += kRows) {
         const Index rows = std::min<Index>(kRows, m - i);
         Lane* xi = xp + i * kRowStride;
         Ahead x_ahead;
         if (j == 0) {
           pack.rows(x, i0 + i, rows, k0, k, pack.terms.x, xi, kRowStride);
-          if (i + kRows < m)
+          if (i + kRows < m) {
             x_ahead = SourceOf(x, i0 + i + kRows, std::min<Index>(kRows, m - i - kRows), k0, k);
+            x_ahead.Spread(depth);
+          }
         }
-        Ahead y_share = y_ahead;
-        y_share.rows = std::min(share, y_ahead.rows);
-        y_ahead.at += y_share.rows * y_ahead.stride;
-        y_ahead.rows -= y_share.rows;
-        Multiply(rows, columns,
-                 {xi, yp, depth, c + i * c_stride + j, c_stride, c + (i + kRows) * c_stride + j,
-                  from_zero},
-                 x_ahead, y_share);
+        const MicroArgs<Family> args{
+            xi,       yp, depth, c + i * c_stride + j, c_stride, c + (i + kRows) * c_stride + j,
+            from_zero};
+        if (i > 0 || packs) {
+          Multiply(rows, columns, args, x_ahead, y_ahead);
+        } else {
+          MultiplyStored(rows, y.data + k0 * y.stride + j, y.stride, args, x_ahead, y_ahead);
+        }
       }
+    }
+  }
+
+  // What to ask for while the panel at column j is in use: the next one, at the end the first of
+  // the depths that follow. More than one panel at a time measured no better.
+  HWY_INLINE Ahead AfterPanel(Index j) const {
+    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+    Ahead a;
+    if (j + width < n) {
+      a = SourceOf(y, j + width, std::min(width, n - j - width), k0, k);
+    } else if (k_next > 0) {
+      a = SourceOf(y, 0, std::min(width, n), k0 + k, k_next);
+    }
+    a.Spread(cdiv(m, kRows) * pack.depth(k));
+    return a;
+  }
+
+  // The fewest rows for which y is packed in passing; for fewer, it is read where it lies (Stream).
+  static constexpr int kRowsInPassing = std::min(kRows, 8);
+  HWY_INLINE bool PacksInPassing(Index columns) const {
+    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+    return kLoadsColumns<Family, T> && m >= kRowsInPassing && columns == width && !y.along_k &&
+           pack.plain() && k % Packer<Family, T>::kPair == 0;
+  }
+
+  // The first rows of a panel that is packed in passing.
+  static HWY_INLINE void MultiplyStored(Index rows, const T* stored, Index stride,
+                                        const MicroArgs<Family>& a, Ahead& x_ahead,
+                                        Ahead& y_ahead) {
+    if constexpr (kLoadsColumns<Family, T>) {
+      const FromStored<Family, T> source{stored, stride};
+      if (rows == kRows) return Micro<Family, kRows>(a, x_ahead, y_ahead, source);
+      Micro<Family, kRowsInPassing>(a, x_ahead, y_ahead, source);
+      if (rows == kRowsInPassing) return;
+      MicroArgs<Family> rest = a;
+      rest.x += kRowsInPassing * kRowStride, rest.c += kRowsInPassing * a.c_stride;
+      MicroRows<Family>(rows - kRowsInPassing, rest, x_ahead, y_ahead);
     }
   }
 
@@ -123,8 +225,9 @@ void Blocked(const DotArgs& a) {
     const Index k = std::min(pack.k_step(), a.k - k0);
     for (Index i0 = 0; i0 < a.m; i0 += kBlockRows) {
       const Index m = std::min(kBlockRows, a.m - i0);
-      Block<Family, T>{pack, x, y,   xp, yp, acc + i0 * a.acc_stride, a.acc_stride,
-                       i0,   m, a.n, k0, k,  a.from_zero && k0 == 0}
+      const Index k_next = i0 + m == a.m ? std::min(pack.k_step(), a.k - k0 - k) : 0;
+      Block<Family, T>{pack, x,   y,  xp, yp,     acc + i0 * a.acc_stride, a.acc_stride, i0,
+                       m,    a.n, k0, k,  k_next, a.from_zero && k0 == 0}
           .Multiply();
     }
   }

@@ -11,6 +11,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "kernels/dot_args.h"
 #include "kernels/lanes-inl.h"
 
@@ -51,7 +53,11 @@ struct PairFamily {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     const hn::Repartition<std::int16_t, D> d16;
     auto unused = hn::Zero(d);
-    return hn::ReorderWidenMulAccumulate(d, hn::BitCast(d16, x), hn::BitCast(d16, y), acc, unused);
+    acc = hn::ReorderWidenMulAccumulate(d, hn::BitCast(d16, x), hn::BitCast(d16, y), acc, unused);
+    // g++ 12 would form the products of several steps first and keep the sums in memory meanwhile:
+    // 210 spills for 120 products, half the rate. This holds each sum in its register.
+    asm("" : "+v"(acc.raw));
+    return acc;
 #else
     const auto low = [&](hn::Vec<D> v) { return hn::ShiftRight<16>(hn::ShiftLeft<16>(v)); };
     const auto high = [&](hn::Vec<D> v) { return hn::ShiftRight<16>(v); };
@@ -69,6 +75,9 @@ inline constexpr Index kDepth = 256;
 // micro-kernel reads side by side do not fall into the same set of the cache.
 inline constexpr Index kRowStride = kDepth + 16;
 
+// Values of l that the micro-kernel takes at once.
+inline constexpr Index kUnroll = 4;
+
 // Memory that is wanted soon, `rows` rows of row_bytes: the micro-kernel asks for it line by line
 // while it computes, so that packing, which has nothing to compute, need not wait for it.
 struct Ahead {
@@ -76,11 +85,20 @@ struct Ahead {
   Index stride = 0;  // bytes between rows
   Index row_bytes = 0;
   Index rows = 0;
+  Index byte = 0;   // how much of the row in hand has been asked for
+  Index quota = 0;  // lines at a time
 
-  // Asks for the next `count` rows. Into the second level: the first is full of panels.
-  HWY_INLINE void Fetch(Index count) {
-    for (; count > 0 && rows > 0; --count, --rows, at += stride) {
-      for (Index b = 0; b < row_bytes; b += 64) __builtin_prefetch(at + b, 0, 2);
+  // Spreads the requests evenly over `depth` rows of y, since asking for all at once waits for fill
+  // buffers, and where there are none any more a request comes to nothing.
+  HWY_INLINE void Spread(Index depth) {
+    quota = cdiv(cdiv(row_bytes, 64) * rows, std::max<Index>(1, depth / kUnroll));
+  }
+  // Asks for the next lines. Into the second level: the first is full of panels.
+  HWY_INLINE void Fetch() {
+    for (Index count = quota; count > 0 && rows > 0; --count) {
+      __builtin_prefetch(at + byte, 0, 2);
+      byte += 64;
+      if (byte >= row_bytes) at += stride, --rows, byte = 0;
     }
   }
 };
@@ -89,7 +107,7 @@ struct Ahead {
 template <class Family>
 struct MicroArgs {
   const typename Family::Lane* x;  // rows of `depth` values, kRowStride apart
-  const typename Family::Lane* y;  // `depth` rows of 2 vectors, aligned
+  typename Family::Lane* y;        // `depth` rows of 2 vectors, aligned
   Index depth;
   typename Family::Lane* c;  // rows of 2 vectors, c_stride apart
   Index c_stride;
@@ -97,17 +115,28 @@ struct MicroArgs {
   bool from_zero;                       // c = x y instead of c += x y
 };
 
+// Where Micro takes the rows of y from: a panel that is there.
+template <class Family>
+struct FromPanel {
+  HWY_INLINE void Load(typename Family::Lane* HWY_RESTRICT y, Index l,
+                       hn::Vec<typename Family::D>* out) const {
+    const typename Family::D d;
+    const auto lanes = static_cast<Index>(hn::Lanes(d));
+#pragma GCC unroll 2
+    for (int j = 0; j < kColumnVectors; ++j)
+      out[j] = hn::Load(d, y + (l * kColumnVectors + j) * lanes);
+  }
+  HWY_INLINE void Advance(Index) {}
+};
+
 // One row of y times R values of x, `l` rows further on.
-template <class Family, int R, class V>
+template <class Family, int R, class Source, class V>
 HWY_INLINE void MicroStep(const typename Family::Lane* HWY_RESTRICT x,
-                          const typename Family::Lane* HWY_RESTRICT y, Index l,
+                          typename Family::Lane* HWY_RESTRICT y, Index l, const Source& source,
                           V (&acc)[R][kColumnVectors]) {
   const typename Family::D d;
-  const auto lanes = static_cast<Index>(hn::Lanes(d));
   V yv[kColumnVectors];
-#pragma GCC unroll 2
-  for (int j = 0; j < kColumnVectors; ++j)
-    yv[j] = hn::Load(d, y + (l * kColumnVectors + j) * lanes);
+  source.Load(y, l, yv);
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
     const V xv = hn::Set(d, x[i * kRowStride + l]);
@@ -117,13 +146,14 @@ HWY_INLINE void MicroStep(const typename Family::Lane* HWY_RESTRICT x,
 }
 
 // c (R, 2 vectors) += x y, and meanwhile a share of what lies ahead is fetched.
-template <class Family, int R>
-HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second) {
+template <class Family, int R, class Source = FromPanel<Family>>
+HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second,
+                        Source source = {}) {
   const typename Family::D d;
   using V = hn::Vec<typename Family::D>;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   const typename Family::Lane* HWY_RESTRICT x = a.x;
-  const typename Family::Lane* HWY_RESTRICT y = a.y;
+  typename Family::Lane* HWY_RESTRICT y = a.y;
   typename Family::Lane* HWY_RESTRICT c = a.c;
   V acc[R][kColumnVectors];
 #pragma GCC unroll 16
@@ -133,27 +163,24 @@ HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second)
       acc[i][j] = a.from_zero ? hn::Zero(d) : hn::LoadU(d, c + i * a.c_stride + j * lanes);
     }
   }
-  // Requests are spread over the rounds, since asking for all at once waits for fill buffers, and
-  // where there are none any more a request comes to nothing.
-  constexpr Index kRound = 16, kUnroll = 4;
+  constexpr Index kRound = 16;
   const typename Family::Lane* next = a.c_next;
   const Index rounds = a.depth / kRound;
-  const Index first_rows = rounds == 0 ? 0 : cdiv(first.rows, rounds);
-  const Index second_rows = rounds == 0 ? 0 : cdiv(second.rows, rounds);
   for (Index round = 0; round < rounds; ++round) {
 #pragma GCC unroll 2
     for (int j = 0; j < kColumnVectors; ++j) hwy::Prefetch(next + j * lanes);
     next += a.c_stride;
-    first.Fetch(first_rows);
-    second.Fetch(second_rows);
     for (Index l = 0; l < kRound; l += kUnroll) {
+      first.Fetch();
+      second.Fetch();
 #pragma GCC unroll 4
-      for (Index u = 0; u < kUnroll; ++u) MicroStep<Family, R>(x, y, u, acc);
+      for (Index u = 0; u < kUnroll; ++u) MicroStep<Family, R>(x, y, u, source, acc);
       x += kUnroll;
+      source.Advance(kUnroll);
       y += kUnroll * kColumnVectors * lanes;
     }
   }
-  for (Index l = 0; l < a.depth % kRound; ++l) MicroStep<Family, R>(x, y, l, acc);
+  for (Index l = 0; l < a.depth % kRound; ++l) MicroStep<Family, R>(x, y, l, source, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 2

@@ -120,10 +120,10 @@ TEST_CASE("wide, tall and deep products cross every packing block, on every targ
     CHECK(wrong_products<float>({540}, {7}, {3}, {Precision::kF32}) == 0);
     CHECK(wrong_products<bf16>({3}, {1030}, {260}, {Precision::kF32}) == 0);
     CHECK(wrong_products<std::int8_t>({540}, {520}, {5}, {Precision::kF32}) == 0);
-    // Both ways to multiply meet at 64 rows.
-    CHECK(wrong_products<float>({63, 64, 65}, {33}, {17}, {Precision::kF32}) == 0);
-    CHECK(wrong_products<bf16>({63, 64, 65}, {33}, {17}, {Precision::kF32}) == 0);
-    CHECK(wrong_products<std::uint8_t>({63, 64, 65}, {33}, {17}, {Precision::kF32}) == 0);
+    // Both ways to multiply meet at 8 rows; from there on y is packed in passing, by 6, 8 or 12.
+    CHECK(wrong_products<float>({7, 8, 9, 20}, {33, 100}, {17, 530}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<bf16>({8, 9, 12}, {33, 100}, {17, 530}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<std::uint8_t>({8, 9, 12}, {33, 100}, {17, 1030}, {Precision::kF32}) == 0);
   });
 }
 
