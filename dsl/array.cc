@@ -7,15 +7,6 @@ namespace kref {
 
 namespace detail {
 
-Bytes allocate(std::size_t bytes) {
-  // aligned_alloc wants a multiple of the alignment; at least one line, so that data() is never
-  // null.
-  const std::size_t rounded = (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
-  void* p = std::aligned_alloc(64, rounded);
-  if (p == nullptr) throw std::bad_alloc();
-  return Bytes(p);
-}
-
 void refuse_shape(const char* who, const Index* extents, std::size_t rank, int bad, Index unit) {
   const bool negative = extents[bad] < 0;
   throw Error(cat(who, ": shape ", shape_string({extents, rank}), ": dimension ", bad,

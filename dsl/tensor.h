@@ -2,7 +2,6 @@
 // Tensor<T, R>: owning, dense, row-major, aligned to 64 bytes.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
@@ -13,9 +12,11 @@ namespace kref {
 
 namespace detail {
 
-// Bytes aligned to 64, a cache line and the widest vector; freed by the deleter.
+// Bytes aligned to 64, a cache line and the widest vector; freed by the deleter, which keeps large
+// blocks for the next allocate().
 struct FreeBytes {
-  void operator()(void* p) const { std::free(p); }
+  std::size_t bytes = 0;  // of the block
+  void operator()(void* p) const;
 };
 using Bytes = std::unique_ptr<void, FreeBytes>;
 // Throws std::bad_alloc when there is no such memory; 0 bytes are allowed.
