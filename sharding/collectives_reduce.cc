@@ -8,9 +8,8 @@
 namespace kref::detail {
 namespace {
 
-// Elements of a piece: running value and one term stay in the first-level cache.
-constexpr Index kPiece = 2048;
-constexpr std::size_t kPieceBytes = kPiece * 8;
+// Of a piece: running value and one term stay in the first-level cache.
+constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
 // What a piece of rows may span in a member's array where it has to be fetched.
 constexpr Index kSpanBytes = Index{64} << 10;
 
@@ -143,8 +142,15 @@ class Piece {
   alignas(64) std::byte running_memory_[kPieceBytes];
   alignas(64) std::byte wide_memory_[kPieceBytes];
   alignas(64) std::byte wire_memory_[kPieceBytes];
-  alignas(64) std::int32_t places_memory_[kPiece];
+  alignas(64) std::int32_t places_memory_[kPieceBytes / sizeof(std::int32_t)];
 };
+
+// Elements of a piece: as many as each of its buffers holds. Quotients and places have 4 bytes.
+Index piece_elements(const Folding& f) {
+  const std::size_t widest = std::max({std::size_t{4}, size_of(f.accumulate), size_of(f.result),
+                                       size_of(f.wire.value_or(f.result))});
+  return static_cast<Index>(kPieceBytes / widest);
+}
 
 // Who is k-th in the order of a sum.
 Index member(const Folding& r, Index k, Index n, Index chunk) {
@@ -160,9 +166,10 @@ void reduce(Exchange& exchange, Index n, Index chunk, const Folding& reduction, 
   const auto element = static_cast<Index>(size_of(reduction.operand));
   const std::size_t result_element = size_of(reduction.result);
   // Whole rows where several fit, else pieces of one.
-  const Index columns = std::min(part.columns, kPiece);
+  const Index most = piece_elements(reduction);
+  const Index columns = std::min(part.columns, most);
   const Index fetched_rows = 1 + (kSpanBytes - columns * element) / (part.stride * element);
-  const Index rows = part.columns > kPiece ? 1 : std::min(kPiece / columns, fetched_rows);
+  const Index rows = part.columns > most ? 1 : std::min(most / columns, fetched_rows);
 
   alignas(64) std::byte fetched[2][kSpanBytes];  // of two members: see Piece::fold
   alignas(64) std::byte unplaced[kPieceBytes];
