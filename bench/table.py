@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks and prints them as ratios: `./run bench [FILTER] [--repetitions N]`.
 
-The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead.
+The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead; `collectives`
+(collectives/psum, collectives/4194304/2D) prints the collectives beside one thread's memcpy and Open MPI.
 
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
 the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
@@ -10,9 +11,16 @@ that kref is quicker; peaks are one thread's, so two threads have twice as much.
 """
 import argparse
 import json
+import os
+import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
+
+
+def plain(name):
+    return name.removesuffix("/real_time").removesuffix("/manual_time")
 
 
 def run(program, pattern, repetitions, seconds):
@@ -26,13 +34,13 @@ def run(program, pattern, repetitions, seconds):
         if b.get("error_occurred"):
             sys.exit(f"{b['name']}: {b['error_message']}")
         if b["run_type"] == "iteration":
-            rates.setdefault(b["run_name"].removesuffix("/real_time"), []).append(b.get("flops", b.get("steps")))
+            rates.setdefault(plain(b["run_name"]), []).append(b.get("flops", b.get("steps", b.get("bytes", b.get("calls")))))
     return rates, report["context"]
 
 
 def names(program):
     out = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split("\n")
-    return [n.removesuffix("/real_time") for n in out if n]
+    return [plain(n) for n in out if n]
 
 
 def judgements(a):
@@ -46,6 +54,45 @@ def judgements(a):
         print(f"{name:<32}{2.0 * m * n * k / statistics.median(rates[name]):>9.3f} s", flush=True)
 
 
+def mpi_rate(build, collective, size, devices, a):
+    """Calls a second of Open MPI with a rank a device; None where it is not there or does not start."""
+    program = pathlib.Path(build) / "bench" / "mpi_collectives"
+    if not program.exists() or shutil.which("mpirun") is None:
+        return None
+    allowed = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    command = ["mpirun", "--oversubscribe", "-n", devices, str(program), collective, size, str(a.seconds), str(a.repetitions)]
+    done = subprocess.run(command, capture_output=True, text=True, env=allowed)
+    return statistics.median(float(line) for line in done.stdout.split()) if done.returncode == 0 and done.stdout else None
+
+
+def collectives(a):
+    """Bytes a second of all devices together, over those of one thread's memcpy of as many bytes."""
+    program = f"{a.build}/bench/bench_collectives"
+    wanted = a.filter.split("/", 1)[1] if "/" in a.filter else ""
+    groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program))
+    print("bytes a device: the larger of operand and result; of memcpy: rate of all devices together over that of one "
+          "thread which copies as many bytes; vs MPI: Open MPI's time over ours, as many ranks as devices")
+    print(f"{'case':<32}{'GB/s':>9}{'of memcpy':>11}{'time':>12}{'vs MPI':>8}")
+    memcpy = {}
+    for group in groups:
+        collective, size, devices = group.split("/")
+        if wanted not in group or collective == "memcpy":
+            continue
+        rates, _ = run(program, f"^{group}/", a.repetitions, a.seconds)
+        rate = statistics.median(rates[f"{group}/kref"])
+        moved = int(size) * int(devices.removesuffix("D"))
+        seconds = moved / rate if collective != "launch" else 1 / rate
+        theirs = mpi_rate(a.build, collective, size, devices.removesuffix("D"), a) if collective != "launch" else None
+        ratio = f"{1 / theirs / seconds:.2f}" if theirs else "-"
+        speed, share = "", ""
+        if collective not in ("launch", "rendezvous"):
+            copied = f"memcpy/{size}/{devices}"
+            if copied not in memcpy:
+                memcpy[copied] = statistics.median(run(program, f"^{copied}/", a.repetitions, a.seconds)[0][f"{copied}/kref"])
+            speed, share = f"{rate / 1e9:.2f}", f"{rate / memcpy[copied]:.2f}"
+        print(f"{group:<32}{speed:>9}{share:>11}{seconds * 1e6:>9.1f} us{ratio:>8}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
@@ -55,6 +102,8 @@ def main():
     a = parser.parse_args()
     if a.filter.split("/")[0] == "check":
         return judgements(a)
+    if a.filter.split("/")[0] == "collectives":
+        return collectives(a)
     program = f"{a.build}/bench/bench_matmul"
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if n.split("/")[0] not in ("price", "peak"))
     median = lambda rates, name: statistics.median(rates[name])

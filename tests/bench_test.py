@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs each benchmark of small shapes once and holds its figures against what they must obey; the
-numbers are rows of the collection of cases. Arguments: bench_matmul, bench_check.
+numbers are rows of the collection of cases. Arguments: bench_matmul, bench_check, bench_collectives.
 """
 import json
 import subprocess
@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-MATMUL, CHECK = sys.argv[1:3]
+MATMUL, CHECK, COLLECTIVES = sys.argv[1:4]
 
 
 def run(program, pattern, *more):
@@ -65,6 +65,18 @@ class BenchTest(unittest.TestCase):
         rows, seconds = run(CHECK, "^check/f32/256x256x256/", "--benchmark_min_time=0.001")
         self.check_rates(rows, seconds)
         self.assertEqual(len(rows), 2)
+
+    def test_collectives(self):
+        """Each is checked before it is timed; the rate is all devices' bytes by the time that counted."""
+        rows, _ = run(COLLECTIVES, "^(launch|rendezvous|[a-z_]+/(1024|65536))/.*[28]D/", "--benchmark_min_time=0.001")
+        self.assertEqual(len(rows), 2 * 2 + 2 * 2 * 7)
+        for b in rows:
+            kind, size, devices = b["name"].split("/")[:3]
+            if kind in ("launch", "rendezvous"):
+                continue
+            calls = min(500, max(2, (128 << 20) // int(size)))
+            self.assertAlmostEqual(b["bytes"] * b["real_time"] * 1e-9 / (calls * int(size) * int(devices[:-1])), 1, delta=0.02,
+                                   msg=b["name"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives on threads, beside one thread's memcpy of the same bytes. Names are
+// COLLECTIVE/BYTES/DEVICES/WHO, BYTES the larger of operand and result of one device;
+// bench/table.py prints them as ratios, beside Open MPI (mpi_collectives.cc). Results are checked
+// before the timing.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "bench/collective_cases.h"
+#include "sharding/collective_calls.h"
+#include "sharding/launch.h"
+
+namespace kref::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Mesh line_of(Index devices) { return Mesh({{"X", devices}}); }
+
+// What device d holds: small integers, exact in every sum.
+Array operand(Index device, Index elements) {
+  const Index shape[] = {elements};
+  Array out = Array::unwritten(DType::kF32, shape);
+  std::span<float> values = out.mutable_elements<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>((static_cast<Index>(i) * 7 + device * 13) % 101);
+  }
+  return out;
+}
+double value(Index device, Index i) { return static_cast<double>((i * 7 + device * 13) % 101); }
+
+struct Collective {
+  const char* name;
+  // Elements of the operand where the larger side has `elements`.
+  Index (*operand_elements)(Index elements, Index n);
+  Array (*run)(Device& device, const Array& x);
+  // Element i of member `rank`'s result.
+  double (*expected)(Index rank, Index i, Index elements, Index n);
+};
+
+Index all(Index elements, Index) { return elements; }
+Index share(Index elements, Index n) { return elements / n; }
+double sum_at(Index i, Index n) {
+  double out = 0;
+  for (Index j = 0; j < n; ++j) out += value(j, i);
+  return out;
+}
+
+const Collective kCollectives[] = {
+    {"all_gather", share,
+     [](Device& d, const Array& x) { return all_gather(d, x, "X", {.tiled = true}); },
+     [](Index, Index i, Index elements, Index n) {
+       return value(i / (elements / n), i % (elements / n));
+     }},
+    {"psum", all, [](Device& d, const Array& x) { return psum(d, x, "X"); },
+     [](Index, Index i, Index, Index n) { return sum_at(i, n); }},
+    {"psum_scatter", all,
+     [](Device& d, const Array& x) { return psum_scatter(d, x, "X", {.tiled = true}); },
+     [](Index rank, Index i, Index elements, Index n) {
+       return sum_at(rank * (elements / n) + i, n);
+     }},
+    {"all_to_all", all,
+     [](Device& d, const Array& x) { return all_to_all(d, x, "X", 0, 0, {.tiled = true}); },
+     [](Index rank, Index i, Index elements, Index n) {
+       return value(i / (elements / n), rank * (elements / n) + i % (elements / n));
+     }},
+    {"ppermute", all,
+     [](Device& d, const Array& x) { return ppermute(d, x, "X", ring(d.axis_size("X"), 1)); },
+     [](Index rank, Index i, Index, Index n) { return value((rank + n - 1) % n, i); }},
+    {"pbroadcast", all, [](Device& d, const Array& x) { return pbroadcast(d, x, "X", 0); },
+     [](Index, Index i, Index, Index) { return value(0, i); }},
+};
+
+bool right(const Collective& c, const Array& result, Index rank, Index elements, Index n) {
+  for (Index i = 0; i < result.size(); i += 1 + result.size() / 1009) {
+    if (result.at(i) != c.expected(rank, i, elements, n)) return false;
+  }
+  return result.at(result.size() - 1) == c.expected(rank, result.size() - 1, elements, n);
+}
+
+// Runs `repeat` collectives in one launch; one iteration is all of them. The devices start together
+// and the last one to end counts.
+void time_collective(benchmark::State& state, const Collective& c, Index bytes, Index n) {
+  const Index elements = bytes / 4;
+  const Index repeat = repetitions(bytes);
+  const auto inputs = [&] {
+    std::vector<Array> out;
+    for (Index d = 0; d < n; ++d) out.push_back(operand(d, c.operand_elements(elements, n)));
+    return out;
+  }();
+  bool ok = true;
+  double done = 0;
+  for (auto _ : state) {
+    Clock::time_point begin, end;
+    launch(line_of(n), [&](Device& device) {
+      const Array& x = inputs[static_cast<std::size_t>(device.index())];
+      const Array first = c.run(device, x);
+      if (!right(c, first, device.index(), elements, n)) ok = false;
+      const Array token = operand(0, 1);
+      psum(device, token, "X");
+      if (device.index() == 0) begin = Clock::now();
+      for (Index k = 0; k < repeat; ++k) benchmark::DoNotOptimize(c.run(device, x).data());
+      psum(device, token, "X");
+      if (device.index() == 0) end = Clock::now();
+    });
+    if (!ok) {
+      state.SkipWithError("the result is wrong");
+      return;
+    }
+    state.SetIterationTime(std::chrono::duration<double>(end - begin).count());
+    done += static_cast<double>(repeat);
+  }
+  // Of all devices together.
+  state.counters["bytes"] =
+      benchmark::Counter(done * static_cast<double>(bytes * n), benchmark::Counter::kIsRate);
+  state.counters["calls"] = benchmark::Counter(done, benchmark::Counter::kIsRate);
+}
+
+// The same bytes copied by one thread: each device's array to memory of its own.
+void time_memcpy(benchmark::State& state, Index bytes, Index n) {
+  const Index repeat = repetitions(bytes);
+  std::vector<Array> from, to;
+  for (Index d = 0; d < n; ++d) {
+    from.push_back(operand(d, bytes / 4));
+    to.push_back(operand(d + 1, bytes / 4));
+  }
+  double done = 0;
+  for (auto _ : state) {
+    const Clock::time_point begin = Clock::now();
+    for (Index k = 0; k < repeat; ++k) {
+      for (std::size_t d = 0; d < from.size(); ++d) {
+        std::memcpy(to[d].mutable_data(), from[d].data(), from[d].bytes());
+        benchmark::ClobberMemory();
+      }
+    }
+    state.SetIterationTime(std::chrono::duration<double>(Clock::now() - begin).count());
+    done += static_cast<double>(repeat);
+  }
+  state.counters["bytes"] =
+      benchmark::Counter(done * static_cast<double>(bytes * n), benchmark::Counter::kIsRate);
+}
+
+// A launch with an empty body.
+void time_launch(benchmark::State& state, Index n) {
+  const Mesh mesh = line_of(n);
+  for (auto _ : state) launch(mesh, [](Device&) {});
+  state.counters["calls"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+void add_all() {
+  for (const Index n : kDevices) {
+    const std::string devices = std::to_string(n) + "D/";
+    benchmark::RegisterBenchmark(("launch/0/" + devices + "kref").c_str(),
+                                 [n](benchmark::State& s) { time_launch(s, n); })
+        ->UseRealTime();
+    // Four bytes: what a meeting takes.
+    benchmark::RegisterBenchmark(
+        ("rendezvous/4/" + devices + "kref").c_str(),
+        [n](benchmark::State& s) { time_collective(s, kCollectives[1], 4, n); })
+        ->UseManualTime();
+    for (const Index bytes : kBytes) {
+      const std::string size = std::to_string(bytes) + "/";
+      benchmark::RegisterBenchmark(("memcpy/" + size + devices + "kref").c_str(),
+                                   [bytes, n](benchmark::State& s) { time_memcpy(s, bytes, n); })
+          ->UseManualTime();
+      for (const Collective& c : kCollectives) {
+        benchmark::RegisterBenchmark(
+            (std::string(c.name) + "/" + size + devices + "kref").c_str(),
+            [&c, bytes, n](benchmark::State& s) { time_collective(s, c, bytes, n); })
+            ->UseManualTime();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kref::bench
+
+int main(int argc, char** argv) {
+  kref::bench::add_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}
