@@ -32,15 +32,10 @@ inline constexpr int kStreamRows = 4;
 inline constexpr Index kStreamDepth = 16;
 // Columns whose sums stay near while all of k passes. 256 and 1024 measured 5 to 15 % slower.
 inline constexpr Index kStreamColumns = 512;
-<<<<<<< Updated upstream
-// Rows of x up to which streaming beats packing in passing.
-inline constexpr Index kStreamMaxRows = 8;
-=======
 // Rows of x up to which streaming beats packing in passing: at 8 rows by 5 % for types that are
 // widened, while f32 loses 5 %.
 template <class T>
 inline constexpr Index kStreamMaxRows = sizeof(T) < 4 ? 8 : 7;
->>>>>>> Stashed changes
 
 // acc (R, n) += x y for `depth` panel elements of k. x: depth rows of R values. n: a multiple of
 // two vectors. `ahead`: how far below the y that is needed next lies, in elements; 0 for nowhere.
