@@ -82,29 +82,21 @@ Sizes check_operands(const DecodeInputs& in, const MutableArrayRef& o,
   return n;
 }
 
-// [B, H, X] as [B, G, group, X].
-template <class Void>
-BasicArrayRef<Void> by_groups(const BasicArrayRef<Void>& a, const Sizes& n) {
-  BasicArrayRef<Void> out = a;
-  out.rank = 4;
-  out.extents = {a.extents[0], n.groups, n.group, a.extents[2]};
-  out.strides = {a.strides[0], n.group * a.strides[1], a.strides[1], a.strides[2]};
-  return out;
-}
-
-// A block [1, keys, 1, columns] of a cache as (keys, columns), rows first .. first + count - 1.
-ArrayRef rows_of(const ArrayRef& block, Index first, Index count) {
+// A block [1, keys, G, columns] of a cache as (keys, G, columns), keys first .. first + count - 1.
+ArrayRef keys_of(const ArrayRef& block, Index first, Index count) {
   ArrayRef out = block;
-  out.rank = 2;
-  out.extents = {block.extents[1], block.extents[3]};
-  out.strides = {block.strides[1], 1};
-  return part_of(out, first, count, 0, out.extents[1]);
+  out.rank = 3;
+  out.extents = {count, block.extents[2], block.extents[3]};
+  out.strides = {block.strides[1], block.strides[2], 1};
+  const Index bytes = first * block.strides[1] * static_cast<Index>(size_of(block.dtype));
+  out.data = static_cast<const char*>(block.data) + bytes;
+  return out;
 }
 
 // What each part of the keys comes to, for each head.
 struct Parts {
-  Tensor<float, 5> acc;             // [B, G, parts, group, E]
-  Tensor<float, 5> maximum, total;  // [B, G, parts, group, 1]
+  Tensor<float, 4> acc;             // [B, parts, H, E]
+  Tensor<float, 4> maximum, total;  // [B, parts, H, 1]
 };
 
 void attend_parts(const DecodeInputs& in, const DecodeOptions& options, const Sizes& n,
@@ -115,23 +107,23 @@ void attend_parts(const DecodeInputs& in, const DecodeOptions& options, const Si
 
   Grid grid("decode_attention");
   const Axis b = grid.parallel("batch", n.batches);
-  const Axis i = grid.parallel("part", parts.acc.extent(2));
-  const Axis g = grid.sequential("kv_head", n.groups);
+  const Axis i = grid.parallel("part", parts.acc.extent(1));
   using In4 = AnyIn<4>;
-  const In4 qb =
-      In4::declare(grid, "q", by_groups(in.q, n), {{1, 1, n.group, n.depth}, {b, g, 0, 0}});
-  const In4 kb = In4::declare(grid, "k_cache", in.k_cache, {{1, keys, 1, n.depth}, {b, i, g, 0}});
-  const In4 vb = In4::declare(grid, "v_cache", in.v_cache, {{1, keys, 1, n.width}, {b, i, g, 0}});
-  const auto accb = grid.out("acc", parts.acc, {{1, 1, 1, n.group, n.width}, {b, g, i, 0, 0}});
-  const auto maxb = grid.out("maximum", parts.maximum, {{1, 1, 1, n.group, 1}, {b, g, i, 0, 0}});
-  const auto totalb = grid.out("total", parts.total, {{1, 1, 1, n.group, 1}, {b, g, i, 0, 0}});
-  const auto q32 = grid.scratch<float>("q32", {n.group, up_depth});
-  const auto scores = grid.scratch<float>("scores", {n.group, cdiv(keys, 16) * 16});
-  const auto sums = grid.scratch<float>("sums", {n.group, kSumLanes});
-  const auto acc = grid.scratch<float>("acc32", {n.group, cdiv(n.width, 16) * 16});
+  const auto qb = AnyIn<3>::declare(grid, "q", in.q, {{1, n.heads, n.depth}, {b, 0, 0}});
+  const In4 kb =
+      In4::declare(grid, "k_cache", in.k_cache, {{1, keys, n.groups, n.depth}, {b, i, 0, 0}});
+  const In4 vb =
+      In4::declare(grid, "v_cache", in.v_cache, {{1, keys, n.groups, n.width}, {b, i, 0, 0}});
+  const auto accb = grid.out("acc", parts.acc, {{1, 1, n.heads, n.width}, {b, i, 0, 0}});
+  const auto maxb = grid.out("maximum", parts.maximum, {{1, 1, n.heads, 1}, {b, i, 0, 0}});
+  const auto totalb = grid.out("total", parts.total, {{1, 1, n.heads, 1}, {b, i, 0, 0}});
+  const auto q32 = grid.scratch<float>("q32", {n.heads, up_depth});
+  const auto scores = grid.scratch<float>("scores", {n.heads, cdiv(keys, 16) * 16});
+  const auto sums = grid.scratch<float>("sums", {n.heads, kSumLanes});
+  const auto acc = grid.scratch<float>("acc32", {n.heads, cdiv(n.width, 16) * 16});
 
   grid.run([&](const Step& s) {
-    const SoftmaxState state{matrix(s[maxb]), s[sums], s[acc].block({0, 0}, {n.group, n.width})};
+    const SoftmaxState state{matrix(s[maxb]), s[sums], s[acc].block({0, 0}, {n.heads, n.width})};
     reset_softmax({state.maximum, state.sums, s[acc]}, -std::numeric_limits<float>::infinity());
     const Index length = lengths[s.index(b)], key0 = s.index(i) * keys;
     const Index window = std::min(options.window.left.value_or(length), length);
@@ -139,19 +131,30 @@ void attend_parts(const DecodeInputs& in, const DecodeOptions& options, const Si
     const Index count = std::min(length - key0, keys) - begin;
     if (count > 0) {
       fill(s[q32], 0.0f);
-      cast(matrix_of(qb.valid(s)), s[q32].block({0, 0}, {n.group, n.depth}), Overflow::kDefault);
-      const Ref<float, 2> p = s[scores].block({0, 0}, {n.group, count});  // (group, count)
-      row_dots(s[q32].block({0, 0}, {n.group, n.depth}), rows_of(kb.valid(s), begin, count), p);
+      cast(matrix_of(qb.valid(s)), s[q32].block({0, 0}, {n.heads, n.depth}), Overflow::kDefault);
+      const Ref<float, 2> p = s[scores].block({0, 0}, {n.heads, count});  // (heads, count)
+      head_dots(s[q32].block({0, 0}, {n.heads, n.depth}), keys_of(kb.valid(s), begin, count), p);
       BlockMask all;
-      all.rows = n.group, all.keys = count;
-      all.begin.assign(static_cast<std::size_t>(n.group), 0);
-      all.end.assign(static_cast<std::size_t>(n.group), static_cast<std::int32_t>(count));
+      all.rows = n.heads, all.keys = count;
+      all.begin.assign(static_cast<std::size_t>(n.heads), 0);
+      all.end.assign(static_cast<std::size_t>(n.heads), static_cast<std::int32_t>(count));
       softmax_update(rule, all, {}, p, state);
-      add_rows(p, rows_of(vb.valid(s), begin, count), state.acc);
+      add_head_values(p, keys_of(vb.valid(s), begin, count), state.acc);
     }
     total_sums(state.sums, matrix(s[totalb]));
     copy(state.acc, matrix(s[accb]));
   });
+}
+
+// The values of one head of a block [1, S, G, E], as (S, E).
+ArrayRef values_of(const ArrayRef& block, Index head) {
+  ArrayRef out = block;
+  out.rank = 2;
+  out.extents = {block.extents[1], block.extents[3]};
+  out.strides = {block.strides[1], 1};
+  const Index bytes = head * block.strides[2] * static_cast<Index>(size_of(block.dtype));
+  out.data = static_cast<const char*>(block.data) + bytes;
+  return out;
 }
 
 // Merges the parts in ascending order, and finishes.
@@ -160,58 +163,57 @@ void merge_parts(const DecodeInputs& in, const MutableArrayRef& o,
                  const Sizes& n, const Parts& parts) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const bool uniform = options.fully_masked == FullyMasked::kUniform;
-  const Index count = parts.acc.extent(2);
+  const Index count = parts.acc.extent(1);
 
   Grid grid("decode_attention, merge");
   const Axis b = grid.parallel("batch", n.batches);
-  const Axis g = grid.parallel("kv_head", n.groups);
-  const BlockSpec<5> column_spec{{1, 1, count, n.group, 1}, {b, g, 0, 0, 0}};
-  const auto accb = grid.in("acc", parts.acc, {{1, 1, count, n.group, n.width}, {b, g, 0, 0, 0}});
-  const auto maxb = grid.in("maximum", parts.maximum, column_spec);
-  const auto totalb = grid.in("total", parts.total, column_spec);
-  const auto ob =
-      AnyOut<4>::declare(grid, "o", by_groups(o, n), {{1, 1, n.group, n.width}, {b, g, 0, 0}});
-  std::optional<AnyOut<4>> lseb;
-  if (lse) {
-    const Ref<float, 3> columns(lse->data(), {n.batches, n.heads, 1},
-                                {lse->stride(0), lse->stride(1), 1});
-    lseb = AnyOut<4>::declare(grid, "lse", by_groups(MutableArrayRef(columns), n),
-                              {{1, 1, n.group, 1}, {b, g, 0, 0}});
-  }
+  const BlockSpec<4> columns{{1, count, n.heads, 1}, {b, 0, 0, 0}};
+  const auto accb = grid.in("acc", parts.acc, {{1, count, n.heads, n.width}, {b, 0, 0, 0}});
+  const auto maxb = grid.in("maximum", parts.maximum, columns);
+  const auto totalb = grid.in("total", parts.total, columns);
+  const auto ob = AnyOut<3>::declare(grid, "o", o, {{1, n.heads, n.width}, {b, 0, 0}});
+  std::optional<Out<float, 2>> lseb;
+  if (lse) lseb = grid.out("lse", *lse, {.block = {1, n.heads}, .index = {b, 0}});
   std::optional<AnyIn<4>> vb;
   if (uniform) {
-    vb = AnyIn<4>::declare(grid, "v_cache", in.v_cache, {{1, n.slots, 1, n.width}, {b, 0, g, 0}});
+    vb = AnyIn<4>::declare(grid, "v_cache", in.v_cache,
+                           {{1, n.slots, n.groups, n.width}, {b, 0, 0, 0}});
   }
-  const auto maximum = grid.scratch<float>("merged maximum", {n.group, 1});
-  const auto sums = grid.scratch<float>("merged sums", {n.group, kSumLanes});
-  const auto acc = grid.scratch<float>("merged acc", {n.group, n.width});
-  const auto factor = grid.scratch<float>("factor", {n.group, 1});
+  const auto most = grid.scratch<float>("merged maximum", {n.heads, 1});
+  const auto sums = grid.scratch<float>("merged sums", {n.heads, kSumLanes});
+  const auto acc = grid.scratch<float>("merged acc", {n.heads, n.width});
+  const auto factor = grid.scratch<float>("factor", {n.heads, 1});
+  const auto from = grid.scratch<float>("from", {n.heads, 1});
   const auto mean = grid.scratch<float>("mean", {1, n.width});
 
   grid.run([&](const Step& s) {
-    const SoftmaxState state{s[maximum], s[sums], s[acc]};
-    const Ref<float, 2> total = s[sums].block({0, 0}, {n.group, 1});
+    const SoftmaxState state{s[most], s[sums], s[acc]};
+    const Ref<float, 2> total = s[sums].block({0, 0}, {n.heads, 1});
     reset_softmax(state, kNone);
     const auto part = [&](const auto& handle, Index at) {
       const auto all = s[handle];
-      return matrix(all.block({0, 0, at, 0, 0}, {1, 1, 1, n.group, all.extent(4)}));
+      return matrix(all.block({0, at, 0, 0}, {1, 1, n.heads, all.extent(3)}));
     };
-    for (Index at = 0; at < count; ++at) kref::maximum(part(maxb, at), s[maximum], s[maximum]);
+    for (Index at = 0; at < count; ++at) maximum(part(maxb, at), s[most], s[most]);
+    // Where nothing was seen maxima are measured from 0: what they weigh does not matter.
+    for (Index h = 0; h < n.heads; ++h) s[from](h, 0) = s[most](h, 0) == kNone ? 0 : s[most](h, 0);
     for (Index at = 0; at < count; ++at) {
-      for (Index r = 0; r < n.group; ++r) {
-        // -infinity from -infinity: nothing was seen, the weight does not matter.
-        const float from = s[maximum](r, 0) == kNone ? 0.0f : s[maximum](r, 0);
-        s[factor](r, 0) = part(maxb, at)(r, 0) - from;
-      }
+      sub(part(maxb, at), s[from], s[factor]);
       exp(s[factor], s[factor]);
       mul_add(part(totalb, at), s[factor], total, total);
       mul_add(part(accb, at), s[factor], s[acc], s[acc]);
     }
-    if (uniform) mean_of(rows_of(vb->valid(s), 0, n.slots), s[mean]);
-    finish_softmax(state, n.group, options.fully_masked,
-                   uniform ? std::optional(s[mean]) : std::nullopt, options.lse_base, s[factor]);
+    for (Index g = 0; g < n.groups; ++g) {
+      const auto rows = [&](Ref<float, 2> a) {
+        return a.block({g * n.group, 0}, {n.group, a.extent(1)});
+      };
+      if (uniform) mean_of(values_of(vb->valid(s), g), s[mean]);
+      finish_softmax({rows(state.maximum), rows(state.sums), rows(state.acc)}, n.group,
+                     options.fully_masked, uniform ? std::optional(s[mean]) : std::nullopt,
+                     options.lse_base, rows(s[factor]));
+    }
     cast(s[acc], matrix_of(ob.valid(s)), Overflow::kDefault);
-    if (lseb) copy(s[maximum], matrix_of(lseb->valid(s)));
+    if (lseb) copy(s[most], column(Ref<float, 1>(s.valid(*lseb).data(), {n.heads})));
   });
 }
 
@@ -241,9 +243,9 @@ void decode_attention(const DecodeInputs& in, const MutableArrayRef& o,
     return decode_empty(in, o, lse, options);
   }
   const Index count = cdiv(n.slots, kDecodeSplit);
-  Parts parts{Tensor<float, 5>({n.batches, n.groups, count, n.group, n.width}),
-              Tensor<float, 5>({n.batches, n.groups, count, n.group, 1}),
-              Tensor<float, 5>({n.batches, n.groups, count, n.group, 1})};
+  Parts parts{Tensor<float, 4>({n.batches, count, n.heads, n.width}),
+              Tensor<float, 4>({n.batches, count, n.heads, 1}),
+              Tensor<float, 4>({n.batches, count, n.heads, 1})};
   attend_parts(in, options, n, parts);
   merge_parts(in, o, lse, options, n, parts);
 }

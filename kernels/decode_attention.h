@@ -14,7 +14,7 @@ using reference::DecodeOptions;
 
 // Keys that are attended to on their own before the parts are merged. Part of the last bits of a
 // result.
-inline constexpr Index kDecodeSplit = 256;
+inline constexpr Index kDecodeSplit = 512;
 
 // o [B, H, E] and lse [B, H] as DecodeInputs and DecodeOptions say (spec/runs.md,
 // `decode_attention`). q and the caches: one float type other than F64; o any float type; any outer

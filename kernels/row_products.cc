@@ -10,19 +10,26 @@
 #if HWY_ONCE
 namespace kref::detail {
 
-HWY_EXPORT(RowDots);
-HWY_EXPORT(AddRows);
+HWY_EXPORT(HeadDots);
+HWY_EXPORT(AddHeadValues);
 
-void row_dots(Ref<const float, 2> x, const ArrayRef& k, Ref<float, 2> out) {
-  HWY_DYNAMIC_DISPATCH(RowDots)
-  (k.dtype, {x.data(), x.stride(0), x.extent(0), x.extent(1)},
-   {k.data, k.strides[0], k.extents[0], k.extents[1]}, out.data(), out.stride(0));
+namespace {
+
+HeadRows head_rows(Ref<const float, 2> few, const ArrayRef& many, Ref<float, 2> out) {
+  KREF_DCHECK(many.rank == 3 && many.extents[1] > 0);
+  return {few.data(),      few.stride(0), many.data,       many.strides[0],
+          many.strides[1], few.extent(0), many.extents[1], many.extents[0],
+          many.extents[2], out.data(),    out.stride(0)};
 }
 
-void add_rows(Ref<const float, 2> p, const ArrayRef& v, Ref<float, 2> acc) {
-  HWY_DYNAMIC_DISPATCH(AddRows)
-  (v.dtype, {p.data(), p.stride(0), p.extent(0), p.extent(1)},
-   {v.data, v.strides[0], v.extents[0], v.extents[1]}, acc.data(), acc.stride(0));
+}  // namespace
+
+void head_dots(Ref<const float, 2> q, const ArrayRef& k, Ref<float, 2> out) {
+  HWY_DYNAMIC_DISPATCH(HeadDots)(k.dtype, head_rows(q, k, out));
+}
+
+void add_head_values(Ref<const float, 2> p, const ArrayRef& v, Ref<float, 2> acc) {
+  HWY_DYNAMIC_DISPATCH(AddHeadValues)(v.dtype, head_rows(p, v, acc));
 }
 
 }  // namespace kref::detail

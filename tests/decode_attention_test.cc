@@ -66,7 +66,7 @@ DecodeCase random_case(std::mt19937& random) {
   };
   DecodeCase c;
   c.H = pick({1, 2, 6, 8}), c.G = c.H == 1 ? 1 : pick({1, c.H, 2});
-  c.B = pick({1, 3}), c.S = pick({1, 5, 40, 255, 257, 700}), c.D = pick({1, 8, 16, 37}),
+  c.B = pick({1, 3}), c.S = pick({1, 5, 40, 511, 513, 1100}), c.D = pick({1, 8, 16, 37}),
   c.E = pick({1, 6, 64, 70});
   const DType types[] = {DType::kF32, DType::kBF16, DType::kF16};
   c.fill(types[pick({0, 1, 2})], random);
@@ -131,14 +131,14 @@ TEST_CASE("slots past a length or before a window may hold NaN: no bit changes")
 
 TEST_CASE("q = 0: means of integers are exact over any number of parts") {
   DecodeCase c;
-  c.B = 3, c.H = 4, c.G = 2, c.S = 1000, c.D = 5, c.E = 20;
+  c.B = 3, c.H = 4, c.G = 2, c.S = 1600, c.D = 5, c.E = 20;
   c.q = filled(DType::kF32, {c.B, c.H, c.D}, [](Index) { return 0.0; });
   c.k = filled(DType::kF32, {c.B, c.S, c.G, c.D},
                [](Index i) { return std::sin(static_cast<double>(i)); });
   c.v = filled(DType::kF32, {c.B, c.S, c.G, c.E},
                [](Index i) { return static_cast<double>(i * 7 % 61 - 30); });
-  const Index lengths[] = {1000, 257, 3};
-  c.set_lengths({1000, 257, 3});
+  const Index lengths[] = {1600, 513, 3};
+  c.set_lengths({1600, 513, 3});
   for (const Index left : {Index{99999}, Index{600}, Index{15}}) {
     c.options.window.left = left;
     const Result r = compute(c);
