@@ -205,9 +205,14 @@ void set_specs(const Run& run, CollectiveRun& c) {
 
 std::optional<Collective> collective_of(const std::string& op) {
   std::string_view name = op;
-  if (name.ends_with(kVjp)) name.remove_suffix(kVjp.size());
+  const bool vjp = name.ends_with(kVjp);
+  if (vjp) name.remove_suffix(kVjp.size());
   for (std::size_t i = 0; i < std::size(kNames); ++i) {
-    if (name == kNames[i]) return static_cast<Collective>(i);
+    if (name != kNames[i]) continue;
+    const auto which = static_cast<Collective>(i);
+    // An extremum has no derivative.
+    const bool extremum = which == Collective::kPmax || which == Collective::kPmin;
+    return vjp && extremum ? std::nullopt : std::optional(which);
   }
   return std::nullopt;
 }

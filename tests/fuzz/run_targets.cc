@@ -2,6 +2,8 @@
 // Targets that read what a run says of itself: metadata, mesh, partition specs.
 #include <cstring>
 
+#include "golden/collective_run.h"
+#include "golden/judge.h"
 #include "golden/operation.h"
 #include "golden/run_metadata.h"
 #include "sharding/matmul_placement.h"
@@ -36,6 +38,33 @@ Array ones(Index rows, Index columns) {
 
 constexpr Index kM = 4, kK = 8, kN = 4;
 
+// Refused with a message, or what the devices compute is what is expected.
+void collective(Run& run) {
+  run.in.emplace("x", ones(kM, kK));
+  const Operation& operation = find_operation(run.op);
+  try {
+    // A mesh that validate refuses is not even read.
+    const bool small = !run.mesh || run.mesh->device_count() <= kMaxRunDevices;
+    if (small && run.op.ends_with(".vjp")) {
+      const CollectiveRun read = read_collective(run);
+      Array ct(read.y_dtype, read.y_shape);
+      for (float& v : ct.mutable_elements<float>()) v = 1;
+      run.in.emplace("ct.y", ct);
+    }
+    operation.validate(run, false);
+  } catch (const Error& e) {
+    expect_message(e);
+    return;
+  }
+  constexpr Index kMostThreads = 16;
+  if (run.mesh && run.mesh->device_count() > kMostThreads) return;
+  run.out = operation.compute(run);
+  operation.validate(run, true);
+  for (const Expectation& expected : operation.expect(run)) {
+    expect(judge(expected, run.out.at(expected.output)).ok(), "devices that compute another value");
+  }
+}
+
 }  // namespace
 
 void metadata(const std::uint8_t* data, std::size_t size) {
@@ -62,6 +91,7 @@ void metadata(const std::uint8_t* data, std::size_t size) {
   expect(again.op == run.op && again.set == run.set && again.mesh == run.mesh &&
              again.in_specs == run.in_specs && again.out_specs == run.out_specs,
          "metadata that is written as something else");
+  if (collective_of(run.op)) return collective(run);
   if (run.op != "matmul") return;
   run.in.emplace("x", ones(kM, kK));
   run.in.emplace("y", ones(kK, kN));
