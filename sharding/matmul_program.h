@@ -8,6 +8,7 @@
 
 #include "sharding/collectives.h"
 #include "sharding/matmul_placement.h"
+#include "sharding/sharded_matmul.h"
 
 namespace kref::detail {
 
@@ -29,6 +30,19 @@ struct MatmulAction {
 };
 
 std::vector<MatmulAction> matmul_actions(const MatmulPlacement& placement);
+
+// Runs one action on this device's x, y and z, which are operands[0], [1] and [2]. The product
+// takes the place of its operands.
+void run_action(Device& device, const MatmulPlacement& placement, const MatmulAction& action,
+                Array (&operands)[3], const ShardedMatmulOptions& options, CallSite where);
+
+// The global sizes, from the arrays. Error, beginning with `context`, as matmul_sizes; where x and
+// y are not of one element type that has a product.
+MatmulShape matmul_shape(const ArrayRef& x, const ArrayRef& y, bool trans_x, bool trans_y,
+                         const char* context);
+
+// The element type of z: what was asked for, else as x; s32 of integers.
+DType matmul_result_type(DType in, const std::optional<DType>& asked);
 
 // Dimension of an array, as stored, that a step works along.
 std::size_t stored_dimension(const MatmulShape& shape, const MatmulStep& step);

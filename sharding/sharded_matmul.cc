@@ -49,56 +49,62 @@ Array scatter_parts(Device& device, const MatmulPlacement& placement, const Scat
   return Array(sum.dtype(), own.shape(), sum.owner(), sum.data());
 }
 
-DType result_type(DType in, const ShardedMatmulOptions& options) {
-  return options.out_dtype.value_or(is_float(in) ? in : DType::kI32);
-}
-
 Array local_product(const MatmulPlacement& placement, const Array& x, const Array& y,
                     const ShardedMatmulOptions& options) {
   // What is still to be added is kept as it was summed.
-  const DType type =
-      placement.contraction.empty() ? result_type(x.dtype(), options) : accumulator_of(x.dtype());
+  const DType type = placement.contraction.empty()
+                         ? matmul_result_type(x.dtype(), options.out_dtype)
+                         : accumulator_of(x.dtype());
   return matmul(x, y, {options.trans_x, options.trans_y, options.precision, options.tile}, type);
 }
 
-// The global sizes, from the arrays.
-MatmulShape shape_of(const ArrayRef& x, const ArrayRef& y, const ShardedMatmulOptions& options) {
+}  // namespace
+
+DType matmul_result_type(DType in, const std::optional<DType>& asked) {
+  return asked.value_or(is_float(in) ? in : DType::kI32);
+}
+
+MatmulShape matmul_shape(const ArrayRef& x, const ArrayRef& y, bool trans_x, bool trans_y,
+                         const char* context) {
   MatmulShape shape;
-  const MatmulSizes sizes =
-      matmul_sizes(x, y, options.trans_x, options.trans_y, "sharded_matmul: ");
-  KREF_CHECK(x.dtype == y.dtype && has_product(x.dtype), "sharded_matmul: x is ", to_string(x),
-             " and y ", to_string(y), ", expected one element type that has a product");
+  const MatmulSizes sizes = matmul_sizes(x, y, trans_x, trans_y, context);
+  KREF_CHECK(x.dtype == y.dtype && has_product(x.dtype), context, "x is ", to_string(x), " and y ",
+             to_string(y), ", expected one element type that has a product");
   shape.batch.assign(x.shape().begin(), x.shape().end() - 2);
   shape.m = sizes.m, shape.n = sizes.n, shape.k = sizes.k;
   shape.shared_y = sizes.shared_y;
-  shape.trans_x = options.trans_x, shape.trans_y = options.trans_y;
+  shape.trans_x = trans_x, shape.trans_y = trans_y;
   return shape;
 }
 
-}  // namespace
+void run_action(Device& device, const MatmulPlacement& placement, const MatmulAction& action,
+                Array (&operands)[3], const ShardedMatmulOptions& options, CallSite where) {
+  Array& operand = operands[action.operand - 'x'];
+  if (std::holds_alternative<LocalProduct>(action.what)) {
+    operand = local_product(placement, operands[0], operands[1], options);
+    operands[0] = operands[1] = Array();
+  } else if (const auto* parts = std::get_if<ScatterParts>(&action.what)) {
+    operand = scatter_parts(device, placement, *parts, operand, where);
+  } else if (const auto* gather = std::get_if<AllGather>(&action.what)) {
+    operand = (*gather)(device, operand, where);
+  } else if (const auto* slice = std::get_if<OwnSlice>(&action.what)) {
+    operand = (*slice)(device, operand, where);
+  } else if (const auto* sum = std::get_if<Psum>(&action.what)) {
+    operand = (*sum)(device, operand, where);
+  } else {
+    operand = std::get<PsumScatter>(action.what)(device, operand, where);
+  }
+}
+
 }  // namespace detail
 
 Array matmul_block(Device& device, const MatmulPlacement& placement, const Array& x, const Array& y,
                    const ShardedMatmulOptions& options, CallSite where) {
   Array operands[] = {x, y, Array()};
   for (const detail::MatmulAction& action : detail::matmul_actions(placement)) {
-    Array& operand = operands[action.operand - 'x'];
-    if (std::holds_alternative<detail::LocalProduct>(action.what)) {
-      operand = detail::local_product(placement, operands[0], operands[1], options);
-      operands[0] = operands[1] = Array();
-    } else if (const auto* parts = std::get_if<detail::ScatterParts>(&action.what)) {
-      operand = detail::scatter_parts(device, placement, *parts, operand, where);
-    } else if (const auto* gather = std::get_if<AllGather>(&action.what)) {
-      operand = (*gather)(device, operand, where);
-    } else if (const auto* slice = std::get_if<OwnSlice>(&action.what)) {
-      operand = (*slice)(device, operand, where);
-    } else if (const auto* sum = std::get_if<Psum>(&action.what)) {
-      operand = (*sum)(device, operand, where);
-    } else {
-      operand = std::get<PsumScatter>(action.what)(device, operand, where);
-    }
+    detail::run_action(device, placement, action, operands, options, where);
   }
-  const DType type = detail::result_type(x.dtype(), options);
+  const DType type = detail::matmul_result_type(x.dtype(), options.out_dtype);
   return operands[2].dtype() == type ? operands[2] : converted(operands[2], type);
 }
 
@@ -108,7 +114,8 @@ namespace {
 auto product_map(const Mesh& mesh, const MatmulSpecs& specs, const Placement& z,
                  const ShardArgument& x, const ShardArgument& y,
                  const ShardedMatmulOptions& options, CallSite where) {
-  const MatmulShape shape = detail::shape_of(x.view(), y.view(), options);
+  const MatmulShape shape = detail::matmul_shape(x.view(), y.view(), options.trans_x,
+                                                 options.trans_y, "sharded_matmul: ");
   const auto body = [placement = place_matmul(mesh, shape, specs.x, specs.y, specs.z), options,
                      where](Device& device, const Array& a, const Array& b) {
     return matmul_block(device, placement, a, b, options, where);

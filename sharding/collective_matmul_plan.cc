@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which step of a placed product becomes a ring.
+#include <algorithm>
+
+#include "sharding/collective_matmul.h"
+
+namespace kref {
+namespace {
+
+using Kind = MatmulStep::Kind;
+
+bool names(const MatmulStep& step, const std::string& axis) {
+  return std::ranges::count(step.axes, axis) > 0;
+}
+
+// All steps on one line.
+std::string listed(const MatmulPlacement& placement) {
+  std::string out;
+  for (const MatmulStep& step : placement.steps) {
+    out += (out.empty() ? "" : "; ") + to_string(step);
+  }
+  return out;
+}
+
+RingTraveller traveller_of(const MatmulStep& step) {
+  if (step.operand == "z") {
+    return step.dim == "rows" ? RingTraveller::kZRows : RingTraveller::kZColumns;
+  }
+  if (step.dim == "contraction") {
+    return step.operand == "x" ? RingTraveller::kXContraction : RingTraveller::kYContraction;
+  }
+  return step.operand == "x" ? RingTraveller::kXRows : RingTraveller::kYColumns;
+}
+
+}  // namespace
+
+const char* name_of(MatmulForm form) {
+  return form == MatmulForm::kAllGather ? "all_gather" : "reduce_scatter";
+}
+
+const char* name_of(RingDirection direction) {
+  return direction == RingDirection::kOne ? "one" : "both";
+}
+
+const char* to_string(RingTraveller traveller) {
+  switch (traveller) {
+    case RingTraveller::kXContraction:
+      return "x's contracting dimension";
+    case RingTraveller::kYContraction:
+      return "y's contracting dimension";
+    case RingTraveller::kXRows:
+      return "x's rows";
+    case RingTraveller::kYColumns:
+      return "y's columns";
+    case RingTraveller::kZRows:
+      return "z's rows";
+    case RingTraveller::kZColumns:
+      return "z's columns";
+  }
+  return "?";
+}
+
+RingPlan plan_ring(const MatmulPlacement& placement, const std::string& axis_name,
+                   std::optional<MatmulForm> form, RingDirection direction) {
+  KREF_CHECK(placement.shape.batch.empty(), "collective matmul of batches ",
+             shape_string(placement.shape.batch), ", expected x [M, K] and y [K, N]");
+  KREF_CHECK(placement.mesh.find(axis_name), "unbound axis name '", axis_name, "', the mesh has ",
+             placement.mesh.axes().empty() ? "no axes" : to_string(placement.mesh));
+  const auto of_axis = [&](const MatmulStep& step) { return names(step, axis_name); };
+  const auto step = std::ranges::find_if(placement.steps, of_axis);
+  KREF_CHECK(step != placement.steps.end(), "nothing is gathered or scattered over '", axis_name,
+             "' (the steps are: ", listed(placement), ")");
+  KREF_CHECK(std::ranges::count_if(placement.steps, of_axis) == 1, "more than one step is over '",
+             axis_name, "', expected one gather or scatter (the steps are: ", listed(placement),
+             ")");
+  const std::string found = to_string(*step);
+  KREF_CHECK(step->kind == Kind::kAllGather || step->kind == Kind::kPsumScatter, "the step over '",
+             axis_name, "' is: ", found, "; expected a gather of x or y, or a scattered z");
+  // The others are gathered before, being minor, or scattered after.
+  KREF_CHECK(step->axes[0] == axis_name, "the step over '", axis_name, "' is: ", found,
+             "; expected '", axis_name, "' first");
+  RingPlan plan{
+      placement,
+      axis_name,
+      step->kind == Kind::kAllGather ? MatmulForm::kAllGather : MatmulForm::kReduceScatter,
+      direction,
+      traveller_of(*step),
+      placement};
+  KREF_CHECK(!form || *form == plan.form, "form is ", name_of(*form), ", but these specs ",
+             plan.form == MatmulForm::kAllGather ? "gather " : "scatter ",
+             to_string(plan.traveller), " over '", axis_name, "', which is ", name_of(plan.form));
+  if (plan.form == MatmulForm::kReduceScatter) {
+    const auto same = [&](const MatmulStep& other) {
+      return other.operand == "z" && other.dim == step->dim;
+    };
+    const auto first = std::ranges::find_if(placement.steps, same);
+    KREF_CHECK(first == step, "z is cut over ", axes_string(first->axes), " before it is over '",
+               axis_name, "' along its ", step->dim, "; expected '", axis_name, "' first");
+    std::erase(plan.rest.contraction, axis_name);
+  }
+  const auto kept = plan.rest.steps.begin() + (step - placement.steps.begin());
+  kept->axes.erase(kept->axes.begin());
+  if (kept->axes.empty()) plan.rest.steps.erase(kept);
+  return plan;
+}
+
+std::string to_string(const RingPlan& plan) {
+  return detail::cat("round ", plan.axis_name, ": ", to_string(plan.traveller), ", ",
+                     name_of(plan.form), ", ", name_of(plan.direction), " direction",
+                     plan.direction == RingDirection::kBoth ? "s" : "");
+}
+
+}  // namespace kref
