@@ -8,18 +8,6 @@
 #include "sharding/sharded_matmul.h"
 
 namespace kref {
-namespace {
-
-// The spec of an array, replicated where there is none.
-template <class Specs>
-auto spec_of(const Specs& specs, const char* name) {
-  const auto at = specs.find(name);
-  using Spec = std::decay_t<decltype(at->second)>;
-  return at == specs.end() ? Spec() : at->second;
-}
-
-}  // namespace
-
 Array contraction_copy(const Array& operand, bool k_last,
                        const std::vector<ContractionRange>& ranges) {
   Index k = 0;

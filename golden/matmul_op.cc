@@ -63,11 +63,6 @@ void bind_sizes(const Run& run, const Array& x, const Array& y, MatmulRun& out) 
 
 void place(const Run& run, MatmulRun& out) {
   if (!run.mesh) return;
-  const auto spec_of = [](const auto& specs, const char* name) {
-    const auto at = specs.find(name);
-    using Spec = std::decay_t<decltype(at->second)>;
-    return at == specs.end() ? Spec() : at->second;
-  };
   const MatmulShape shape{out.batch, out.m, out.n, out.k, out.shared_y, out.trans_x, out.trans_y};
   try {
     out.placement = place_matmul(*run.mesh, shape, spec_of(run.in_specs, "x"),
@@ -87,23 +82,10 @@ std::string missing_out_dtype(const Run& run, DType found) {
                      " if z is meant to be so");
 }
 
-void check_output(const Run& run, const MatmulRun& matmul) {
-  const Array& z = run.out.at("z");
-  const std::vector<Index> shape = matmul.z_shape();
-  if (z.dtype() != matmul.out_dtype) {
-    refuse_run(run, "out.z has element type ", name_of(z.dtype()), ", expected ",
-               name_of(matmul.out_dtype), missing_out_dtype(run, z.dtype()));
-  }
-  if (!std::equal(shape.begin(), shape.end(), z.shape().begin(), z.shape().end())) {
-    refuse_run(run, "out.z has shape ", shape_string(z.shape()), ", expected ",
-               shape_string(shape));
-  }
-}
-
 void validate(const Run& run, bool with_outputs) {
   check_declared(find_operation(run.op), run, with_outputs);
   const MatmulRun matmul = read_matmul(run);
-  if (with_outputs) check_output(run, matmul);
+  if (with_outputs) check_matmul_output(run, matmul);
 }
 
 }  // namespace
@@ -157,6 +139,19 @@ std::vector<Index> MatmulRun::z_shape() const {
   shape.push_back(m);
   shape.push_back(n);
   return shape;
+}
+
+void check_matmul_output(const Run& run, const MatmulRun& matmul) {
+  const Array& z = run.out.at("z");
+  const std::vector<Index> shape = matmul.z_shape();
+  if (z.dtype() != matmul.out_dtype) {
+    refuse_run(run, "out.z has element type ", name_of(z.dtype()), ", expected ",
+               name_of(matmul.out_dtype), missing_out_dtype(run, z.dtype()));
+  }
+  if (!std::equal(shape.begin(), shape.end(), z.shape().begin(), z.shape().end())) {
+    refuse_run(run, "out.z has shape ", shape_string(z.shape()), ", expected ",
+               shape_string(shape));
+  }
 }
 
 MatmulRun read_matmul(const Run& run) {

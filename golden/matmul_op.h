@@ -34,4 +34,7 @@ struct MatmulRun {
 // Reads and checks everything but the outputs. Error that names what is wrong.
 MatmulRun read_matmul(const Run& run);
 
+// Refuses an out.z of another element type or shape than the run asks for.
+void check_matmul_output(const Run& run, const MatmulRun& matmul);
+
 }  // namespace kref

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "golden/attention_op.h"
+#include "golden/collective_matmul_op.h"
 #include "golden/collective_op.h"
 #include "golden/decode_op.h"
 #include "golden/file_text.h"
@@ -84,6 +85,7 @@ std::span<const Operation> operations() {
   static const std::vector<Operation> all = [] {
     std::vector<Operation> list = {matmul_operation(), attention_operation(), decode_operation()};
     for (Operation& operation : collective_operations()) list.push_back(std::move(operation));
+    list.push_back(collective_matmul_operation());
     return list;
   }();
   return all;

@@ -29,6 +29,13 @@ struct Run {
   std::map<std::string, std::string> metadata;  // every key of the file, known or not
 };
 
+// The spec of an array in in_specs or out_specs: replicated where there is none.
+template <class Spec>
+Spec spec_of(const std::map<std::string, Spec>& specs, const std::string& name) {
+  const auto at = specs.find(name);
+  return at == specs.end() ? Spec() : at->second;
+}
+
 // Reads a run file: a safetensors file with metadata. Error (one line that names the file and the
 // reason) for anything runs.md does not allow; what depends on the operation is checked by
 // Operation::validate.
