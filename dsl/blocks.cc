@@ -59,10 +59,13 @@ class Kept {
   bool put(Block block) noexcept {
     if (block.bytes > kKeptAtMost) return false;
 #ifdef MADV_FREE
+    // Only where that is a few huge pages: of small ones it takes as long as to fill them.
     const auto begin = reinterpret_cast<std::uintptr_t>(block.memory);
-    const std::uintptr_t first = (begin + kPage - 1) / kPage * kPage,
-                         last = (begin + block.bytes) / kPage * kPage;
-    madvise(reinterpret_cast<void*>(first), last - first, MADV_FREE);  // a hint: it may fail
+    const std::uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage,
+                         last = (begin + block.bytes) / kHugePage * kHugePage;
+    if (first < last) {
+      madvise(reinterpret_cast<void*>(first), last - first, MADV_FREE);  // a hint: it may fail
+    }
 #endif
     const std::lock_guard lock(mutex_);
     try {
@@ -81,8 +84,6 @@ class Kept {
   }
 
  private:
-  static constexpr std::size_t kPage = 4096;
-
   void drop_oldest() {
     total_ -= blocks_.front().bytes;
     std::free(blocks_.front().memory);
@@ -103,7 +104,7 @@ Kept& kept() {
 // From the system. Where huge pages are to be had, large blocks are made of them.
 void* fresh(std::size_t bytes) {
   void* p = nullptr;
-  const bool huge = bytes >= 2 * kHugePage;
+  const bool huge = bytes >= kHugePage;
   if (posix_memalign(&p, huge ? kHugePage : kLine, bytes) != 0) return nullptr;
 #ifdef MADV_HUGEPAGE
   if (huge) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);

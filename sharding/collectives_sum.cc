@@ -18,8 +18,9 @@ using detail::Part;
 using detail::Prepared;
 using detail::Sink;
 
-// Results of fewer bytes are not shared out.
-constexpr std::size_t kShared = std::size_t{16} << 10;
+// A second meeting costs more than to reduce everything alone while that reads fewer bytes of the
+// others than this.
+constexpr std::size_t kShared = std::size_t{128} << 10;
 
 std::byte* bytes_of(Array& out) { return static_cast<std::byte*>(out.mutable_data()); }
 
@@ -102,7 +103,8 @@ Pending start_all_reduce(const Op& op, Device& device, const Array& x, const Fol
   work.only = only;
   const bool gets = only < 0 || only == p.group.rank;
   work.out = gets ? Array::unwritten(p.dtype, p.shape) : Array(p.dtype, p.shape);
-  work.shared = p.group.size() > 1 && work.out.bytes() >= kShared;
+  const auto others = static_cast<std::size_t>(p.group.size() - 1);
+  work.shared = others > 0 && work.out.bytes() >= kShared / others;
   work.exchange =
       detail::post(op, device, p.group, x, where, work.shared && gets ? &work.out : nullptr);
   work.group = std::move(p.group);

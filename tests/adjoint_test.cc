@@ -65,7 +65,7 @@ std::vector<Shaped> collectives(const AxisNames& axes, const AxisIndexGroups& gr
   }
   for (const bool mean : {false, true}) out.push_back({Pvary{axes, groups, mean}, {2, 3}});
   out.push_back({Psum{axes, groups}, {2, 3}});
-  out.push_back({Psum{axes, groups}, {70, 71}});  // shared out
+  out.push_back({Psum{axes, groups}, {140, 141}});  // shared out
   out.push_back({Pmean{axes, groups}, {2, 3}});
   out.push_back({Pbroadcast{axes, n - 1, groups}, {2, 3}});
   out.push_back({PsumTo{axes, 0, groups}, {2, 3}});

@@ -73,7 +73,7 @@ const std::vector<std::pair<Blocking, Started>>& forms() {
 }
 
 // Small and shared out.
-const oracle::Coordinates kShapes[] = {{4, 3}, {4, 2000}};
+const oracle::Coordinates kShapes[] = {{4, 3}, {4, 6000}};
 
 TEST_CASE(
     "started, all at once, and taken in another order, each gives what the blocking form gives") {
@@ -123,7 +123,7 @@ TEST_CASE("a started collective that nobody takes ends the launch") {
   for (const auto& form : forms()) {
     if (&form == &forms().back()) break;  // pvary: nobody waits for anybody
     for (const oracle::Coordinates& shape :
-         {oracle::Coordinates{4, 3}, oracle::Coordinates{4, 2000}}) {
+         {oracle::Coordinates{4, 3}, oracle::Coordinates{4, 6000}}) {
       const std::string message = refusal([&] {
         launch(Mesh::parse("X=4"), [&](Device& d) {
           Pending started = form.second(d, rough(d.index(), shape));
@@ -176,7 +176,7 @@ TEST_CASE("sums that are shared out have the same bits on every schedule") {
   const Mesh mesh = Mesh::parse("X=4");
   const auto run = [&](const LaunchOptions& options) {
     return oracle::run(
-        mesh, [](Device& d) { return psum(d, rough(d.index(), {9001}), kX); }, options);
+        mesh, [](Device& d) { return psum(d, rough(d.index(), {20001}), kX); }, options);
   };
   const std::vector<Array> expected = run({});
   for (std::uint64_t seed = 0; seed < 50; ++seed) {

@@ -98,8 +98,8 @@ TEST_CASE("reductions are exact on every mesh, over every choice of axes in ever
     std::vector<Case> cases;
     for (const AxisNames& axes : oracle::axis_choices(mesh)) {
       add_cases(cases, {mesh, axes}, {2, 3, 2}, DType::kF32, 1000, true);
-      // 5000 elements: large enough to be shared out, and no number of members divides them.
-      add_cases(cases, {mesh, axes}, {4999}, DType::kI32, 100000, true);
+      // 19999 elements: large enough to be shared out, and no number of members divides them.
+      add_cases(cases, {mesh, axes}, {19999}, DType::kI32, 100000, true);
     }
     check_cases(mesh, cases);
     run += cases.size();
@@ -132,9 +132,9 @@ TEST_CASE("reductions within axis_index_groups, which may differ in size for som
   std::vector<Case> cases;
   const Where even = {mesh, axes("X", "Y"), {{0, 2, 4, 6}, {7, 5, 3, 1}}};
   add_cases(cases, even, {2, 3}, DType::kF32, 1000, true);
-  add_cases(cases, even, {5000}, DType::kF32, 1000, true);
+  add_cases(cases, even, {20000}, DType::kF32, 1000, true);
   const Where uneven = {mesh, axes("X", "Y"), {{0}, {4, 1, 2}, {3, 5, 6, 7}}};
-  for (const oracle::Coordinates& shape : {oracle::Coordinates{3}, oracle::Coordinates{9000}}) {
+  for (const oracle::Coordinates& shape : {oracle::Coordinates{3}, oracle::Coordinates{20000}}) {
     const World x = oracle::small_integers(8, shape, 1000);
     const auto arrays = oracle::arrays_of(x, DType::kF32);
     cases.push_back({"uneven psum",
