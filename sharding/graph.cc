@@ -20,7 +20,7 @@ std::span<const Index> Value::shape() const { return graph().node(node_).shape; 
 Index Value::size() const {
   return detail::checked_product("Value", shape().data(), shape().size());
 }
-const ValueState& Value::state() const { return graph().node(node_).state; }
+ValueState Value::state() const { return graph().node(node_).state; }
 const Mesh& Value::mesh() const { return graph().mesh(); }
 std::string Value::type() const { return type_string(dtype(), shape(), state(), mesh()); }
 

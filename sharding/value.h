@@ -37,7 +37,7 @@ class Value {
   Index extent(std::size_t d) const { return shape()[d]; }
   std::size_t rank() const { return shape().size(); }
   Index size() const;
-  const ValueState& state() const;
+  ValueState state() const;
   const Mesh& mesh() const;
   // "f32[2,2]{V:(i,j)}".
   std::string type() const;
