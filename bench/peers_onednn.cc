@@ -4,6 +4,7 @@
 #ifdef KREF_HAVE_ONEDNN
 #include <omp.h>
 
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <map>
 #include <tuple>
@@ -14,6 +15,12 @@ namespace kref::bench::detail {
 
 #ifdef KREF_HAVE_ONEDNN
 namespace {
+
+// Says which instructions the environment holds oneDNN to, where it does (onednn@AVX512_CORE).
+std::string name() {
+  const char* isa = std::getenv("ONEDNN_MAX_CPU_ISA");
+  return isa == nullptr || *isa == '\0' ? "onednn" : std::string("onednn@") + isa;
+}
 
 // oneDNN's matmul primitive of one shape, plain row-major in and out.
 class Matmul {
@@ -60,7 +67,7 @@ void matmul(dnnl::memory::data_type in, dnnl::memory::data_type out, const Produ
 
 void add_onednn([[maybe_unused]] std::vector<Peer<float, float>>& out) {
 #ifdef KREF_HAVE_ONEDNN
-  out.push_back({"onednn", [](const Product<float, float>& p, int threads) {
+  out.push_back({name(), [](const Product<float, float>& p, int threads) {
                    omp_set_num_threads(threads);
                    dnnl_sgemm('N', 'N', p.m, p.n, p.k, 1.0f, p.a, p.k, p.b, p.n, 0.0f, p.c, p.n);
                  }});
@@ -69,7 +76,7 @@ void add_onednn([[maybe_unused]] std::vector<Peer<float, float>>& out) {
 
 void add_onednn([[maybe_unused]] std::vector<Peer<bf16, float>>& out) {
 #ifdef KREF_HAVE_ONEDNN
-  out.push_back({"onednn", [](const Product<bf16, float>& p, int threads) {
+  out.push_back({name(), [](const Product<bf16, float>& p, int threads) {
                    using Type = dnnl::memory::data_type;
                    matmul(Type::bf16, Type::f32, p, threads);
                  }});
@@ -78,7 +85,7 @@ void add_onednn([[maybe_unused]] std::vector<Peer<bf16, float>>& out) {
 
 void add_onednn([[maybe_unused]] std::vector<Peer<std::int8_t, std::int32_t>>& out) {
 #ifdef KREF_HAVE_ONEDNN
-  out.push_back({"onednn s8s8s32",
+  out.push_back({name() + " s8s8s32",
                  [](const Product<std::int8_t, std::int32_t>& p, int threads) {
                    omp_set_num_threads(threads);
                    const std::int32_t zero = 0;

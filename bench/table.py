@@ -7,7 +7,8 @@ The filter `check` (check/f32/4096) prints how long it takes to judge runs, inst
 
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
 the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
-that kref is quicker; peaks are one thread's, so two threads have twice as much.
+that kref is quicker; peaks are one thread's, so two threads have twice as much. Where the machine
+has instructions for bf16 products, bf16 rows run again with oneDNN held to those that keep kref's sums.
 """
 import argparse
 import json
@@ -23,11 +24,25 @@ def plain(name):
     return name.removesuffix("/real_time").removesuffix("/manual_time")
 
 
-def run(program, pattern, repetitions, seconds):
+# f32 fused multiply-adds only. vdpbf16ps and AMX add the terms in another order and flush subnormals, which the
+# contract of kref's sums forbids: with them oneDNN does another sum.
+SAME_SUMS = "AVX512_CORE"
+
+
+def has_bf16_products():
+    """Whether this machine multiplies bf16 with instructions of its own."""
+    try:
+        return bool({"avx512_bf16", "amx_bf16"} & set(pathlib.Path("/proc/cpuinfo").read_text().split()))
+    except OSError:
+        return False
+
+
+def run(program, pattern, repetitions, seconds, onednn_isa=None):
     """name -> list of rates (operations or steps a second), one a repetition; and the context."""
     command = [program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={repetitions}",
                f"--benchmark_min_time={seconds}", "--benchmark_enable_random_interleaving=true", "--benchmark_format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    held = dict(os.environ, ONEDNN_MAX_CPU_ISA=onednn_isa) if onednn_isa else None
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=held)
     report = json.loads(done.stdout)
     rates = {}
     for b in report["benchmarks"]:
@@ -97,8 +112,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
     parser.add_argument("filter", nargs="?", default="", help="only groups whose TYPE/SHAPE/THREADS contains this")
-    parser.add_argument("--repetitions", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=0.1, help="least time of one repetition")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.05, help="least time of one repetition")
     a = parser.parse_args()
     if a.filter.split("/")[0] == "check":
         return judgements(a)
@@ -116,6 +131,10 @@ def main():
     dsl, raw = median(rates, "price/128-tiles/1T/kref"), median(rates, "price/128-tiles/1T/raw")
     print(f"price of the DSL: {100 * (raw / dsl - 1):+.1f} % at tiles of 128 (matmul 1024 cubed against raw loops round "
           f"the same verb); {1e9 / median(rates, 'price/step/1T/kref'):.0f} ns a grid step of three operands\n")
+    bf16_twice = has_bf16_products()
+    if bf16_twice:
+        print(f"onednn@{SAME_SUMS}: oneDNN held to the instructions that keep kref's sums; plain onednn adds bf16 products in "
+              f"another order and flushes subnormals\n")
     print(f"{'case':<28}{'kref':>9}{'of peak':>9}{'vs raw':>8}  kref / peer")
     for group in groups:
         if a.filter not in group:
@@ -124,6 +143,9 @@ def main():
         kind, threads = group.split("/")[0], int(group.split("/")[2].removesuffix("T"))
         kref = median(rates, f"{group}/kref")
         peers = {n.rsplit("/", 1)[1]: kref / median(rates, n) for n in rates if n.rsplit("/", 1)[1] not in ("kref", "raw")}
+        if bf16_twice and kind == "bf16" and "onednn" in peers:
+            held, _ = run(program, f"^{group}/(kref|onednn@.*)/", a.repetitions, a.seconds, SAME_SUMS)
+            peers[f"onednn@{SAME_SUMS}"] = median(held, f"{group}/kref") / median(held, f"{group}/onednn@{SAME_SUMS}")
         text = "  ".join(f"{who} {ratio:.2f}" for who, ratio in sorted(peers.items(), key=lambda p: p[1]))
         print(f"{group:<28}{kref / 1e9:>9.1f}{100 * kref / 1e9 / peak[kind] / threads:>8.0f}%"
               f"{kref / median(rates, f'{group}/raw'):>8.2f}  {text or '-'}", flush=True)
