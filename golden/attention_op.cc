@@ -2,6 +2,7 @@
 #include "golden/attention_op.h"
 
 #include "golden/attention_bound.h"
+#include "golden/attention_options.h"
 #include "golden/dims.h"
 #include "kernels/flash_attention.h"
 
@@ -48,7 +49,7 @@ Array rounded(DType dtype, const std::vector<Index>& shape, const std::vector<do
 std::map<std::string, Array> compute(const Run& run) {
   const AttentionRun attention = read_attention(run);
   std::map<std::string, Array> out;
-  if (attention.dtype() == DType::kF64) {  // the kernel computes in f32
+  if (needs_definition(attention.dtype(), attention.options.scale)) {
     const reference::AttentionResult r = reference::attention(attention.in, attention.options);
     out["o"] = rounded(attention.out_dtype, attention.o_shape(), r.o);
     out["lse"] = rounded(DType::kF32, attention.lse_shape(), r.lse);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/attention_options.h"
 
+#include <cmath>
 #include <limits>
 
 #include "golden/operation.h"
@@ -28,6 +29,12 @@ std::optional<double> read_soft_cap(const Options& options) {
   const std::optional<double> cap = options.number("soft_cap");
   if (cap && *cap <= 0) options.refuse("soft_cap", "a number above 0");
   return cap;
+}
+
+bool needs_definition(DType type, double scale) {
+  using Limits = std::numeric_limits<float>;
+  const double size = std::fabs(scale);
+  return type == DType::kF64 || size > Limits::max() || (size > 0 && size < Limits::min());
 }
 
 void check_input_dtype(const Run& run, const char* name, const std::vector<DType>& legal,

@@ -25,6 +25,10 @@ Enum read_word(const Options& options, const char* name, std::initializer_list<c
 reference::Window read_window(const Options& options);
 std::optional<double> read_soft_cap(const Options& options);
 
+// Is the request one that only the definition in f64 serves? The kernels compute in f32, with the
+// scale as an f32 number.
+bool needs_definition(DType type, double scale);
+
 // Refuses in.NAME, if it is there, unless its element type is one of `legal`; `as` ends the
 // message.
 void check_input_dtype(const Run& run, const char* name, const std::vector<DType>& legal,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/decode_op.h"
 
+#include "golden/attention_options.h"
 #include "kernels/decode_attention.h"
 
 namespace kref {
@@ -48,7 +49,7 @@ void fill_rounded(Array& out, const std::vector<double>& values) {
 std::map<std::string, Array> compute(const Run& run) {
   const DecodeRun decode = read_decode(run);
   Array o(decode.out_dtype, decode.o_shape()), lse(DType::kF32, decode.lse_shape());
-  if (decode.dtype() == DType::kF64) {  // the kernel computes in f32
+  if (needs_definition(decode.dtype(), decode.options.scale)) {
     const reference::DecodeAsAttention as(decode.in, decode.options);
     const reference::AttentionResult r = reference::attention(as.in, as.options);
     fill_rounded(o, r.o), fill_rounded(lse, r.lse);

@@ -33,6 +33,7 @@ void AttentionMask::at(Index batch, Index row0, Index rows, Index key0, Index ke
   rows = std::min(rows, q_length(batch) - row0);
   const Index length = kv_lengths_ != nullptr ? kv_lengths_[batch] : keys_;
   const Index last = std::min(key0 + keys, length);
+  if (last <= key0) return;
   const auto begin = [&](Index r) { return std::max(key0, row0 + r + shift_ - left_); };
   const auto end = [&](Index r) { return std::min(last, row0 + r + shift_ + right_ + 1); };
   const auto sees = [&](Index r) { return begin(r) < end(r); };

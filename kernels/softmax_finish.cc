@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/softmax_finish.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/tile_ops.h"
@@ -9,9 +11,16 @@ namespace kref::detail {
 
 ScoreRule score_rule(double scale, const std::optional<double>& soft_cap,
                      const std::optional<DType>& p_dtype) {
+  KREF_CHECK(std::fabs(scale) <= std::numeric_limits<float>::max(), "attention: scale is ", scale,
+             ", which F32 does not hold");
   ScoreRule rule;
   rule.scale = static_cast<float>(scale);
-  rule.cap = static_cast<float>(soft_cap.value_or(0));
+  if (soft_cap) {
+    // Within f32: 0 would stand for no cap, and infinity times tanh 0 is not a number.
+    using Limits = std::numeric_limits<float>;
+    rule.cap =
+        static_cast<float>(std::clamp<double>(*soft_cap, Limits::denorm_min(), Limits::max()));
+  }
   rule.p_dtype = p_dtype.value_or(DType::kF32);
   return rule;
 }

@@ -9,7 +9,7 @@
 
 namespace kref::detail {
 
-// How scores become logits under these options.
+// How scores become logits under these options. Error when F32 does not hold the scale.
 ScoreRule score_rule(double scale, const std::optional<double>& soft_cap,
                      const std::optional<DType>& p_dtype);
 

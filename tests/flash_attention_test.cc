@@ -133,6 +133,30 @@ TEST_CASE("q = 0: means of integers are exact, whatever the tile") {
   }
 }
 
+TEST_CASE("soft caps and scales at the ends of f32") {
+  AttentionCase c;
+  c.B = c.H = c.G = 1, c.T = 2, c.S = 3, c.D = 1, c.E = 1;
+  const auto noise = [](Index i) { return 0.5 + static_cast<double>(i); };
+  c.q = filled(DType::kF32, c.shape(1, c.T, 1), noise);
+  c.k = filled(DType::kF32, c.shape(1, c.S, 1), noise);
+  c.v = filled(DType::kF32, c.shape(1, c.S, 1), noise);
+  c.options.p_dtype = DType::kF32;
+  for (const double cap : {1e-60, 1e-44, 1e38, 1e60}) {
+    c.options.soft_cap = cap;
+    const Run run = run_of(c, compute(c));
+    CAPTURE(cap);
+    for (const Expectation& e : expect_attention(run)) CHECK(judge(e, run.out.at(e.output)).ok());
+  }
+  c.options.soft_cap.reset();
+  c.options.scale = 1e39, c.k = filled(DType::kF32, c.shape(1, c.S, 1),
+                                       [](Index i) { return static_cast<double>(i) * 1e-38; });
+  Run run = run_of(c, Result{c.q, c.q});
+  run.out.clear();
+  run.out = attention_operation().compute(run);  // by its definition
+  run.out.erase("lse");
+  for (const Expectation& e : expect_attention(run)) CHECK(judge(e, run.out.at(e.output)).ok());
+}
+
 TEST_CASE("large logits select rows of v, bit for bit") {
   AttentionCase c;
   c.B = 1, c.H = c.G = 1, c.T = 40, c.S = 64, c.D = 64, c.E = 7;
@@ -201,6 +225,7 @@ TEST_CASE("what does not fit is refused by name") {
   });
   refused("a window side is negative", [](AttentionCase& a) { a.options.window.left = -1; });
   refused("soft_cap is not positive", [](AttentionCase& a) { a.options.soft_cap = 0; });
+  refused("which F32 does not hold", [](AttentionCase& a) { a.options.scale = 1e39; });
   refused("tile is [-1, 0]", [](AttentionCase& a) { a.tile.q = -1; });
   CHECK_THROWS_AS(
       flash_attention(c.inputs(),
