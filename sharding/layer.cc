@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sharding/layer.h"
+
+#include "kernels/matmul.h"
+#include "sharding/layer_math.h"
+#include "sharding/local_math.h"
+
+namespace kref {
+namespace {
+
+// Runs a list of steps on one device's arrays.
+class Runner {
+ public:
+  Runner(Device& device, const LayerOptions& options, LayerArrays& arrays, LayerMeter* meter,
+         CallSite where)
+      : device_(device),
+        options_(options),
+        arrays_(arrays),
+        meter_(meter),
+        where_(where),
+        dtype_(arrays.at("x").dtype()) {}
+
+  void run(const std::vector<LayerStep>& steps) {
+    measure();
+    for (const LayerStep& step : steps) {
+      perform(step);
+      measure();
+    }
+  }
+
+ private:
+  using Kind = LayerStep::Kind;
+
+  void perform(const LayerStep& step) {
+    const Array& in = arrays_.at(step.in[0]);
+    switch (step.kind) {
+      case Kind::kCollective:
+        if (meter_ != nullptr) meter_->collectives.push_back(to_string(step));
+        arrays_[step.out] = apply(step.collective, device_, in, where_);
+        return;
+      case Kind::kProduct:
+        arrays_[step.out] = product(step);
+        return;
+      case Kind::kAddProduct: {
+        Array& sum = arrays_.at(step.out);
+        sum = binary(BinaryOp::kAdd, sum, product(step));
+        return;
+      }
+      case Kind::kHidden:
+        arrays_[step.out] = hidden_value(options_.activation, in, gate(step, 1),
+                                         options_.hidden_dtype.value_or(dtype_));
+        return;
+      case Kind::kHiddenCotangent: {
+        // ct.h was summed in F32.
+        const Array ct = as(in, options_.hidden_dtype.value_or(dtype_));
+        HiddenCotangents cts =
+            hidden_cotangents(options_.activation, ct, arrays_.at(step.in[1]), gate(step, 2));
+        arrays_["ct.a"] = std::move(cts.a);
+        if (step.in.size() > 2) arrays_["ct.g"] = std::move(cts.g);
+        return;
+      }
+      case Kind::kRound:
+        arrays_[step.out] = as(in, dtype_);
+        return;
+      case Kind::kDrop:
+        arrays_.erase(step.in[0]);
+        return;
+    }
+  }
+
+  static Array as(const Array& x, DType dtype) {
+    return x.dtype() == dtype ? x : converted(x, dtype);
+  }
+  const Array* gate(const LayerStep& step, std::size_t i) const {
+    return step.in.size() > i ? &arrays_.at(step.in[i]) : nullptr;
+  }
+
+  // In F32. Operands of two types are widened, which changes no product.
+  Array product(const LayerStep& step) const {
+    const Array &x = arrays_.at(step.in[0]), &y = arrays_.at(step.in[1]);
+    const DType type = x.dtype() == y.dtype() ? x.dtype() : DType::kF32;
+    return matmul(as(x, type), as(y, type), {.trans_x = step.trans_x, .trans_y = step.trans_y},
+                  DType::kF32);
+  }
+
+  void measure() {
+    if (meter_ == nullptr) return;
+    std::size_t bytes = 0;
+    for (const auto& entry : arrays_) bytes += entry.second.bytes();
+    meter_->peak_bytes = std::max(meter_->peak_bytes, bytes);
+  }
+
+  Device& device_;
+  const LayerOptions& options_;
+  LayerArrays& arrays_;
+  LayerMeter* meter_;
+  CallSite where_;
+  DType dtype_;
+};
+
+// The arguments of a call, in one order, with their names.
+struct Arguments {
+  std::vector<ShardArgument> arrays;
+  std::vector<std::string> names;
+
+  Arguments(const LayerOperands& operands, const ShardArgument* ct_y) {
+    add("x", operands.x);
+    add("w_in", operands.w_in);
+    add("w_out", operands.w_out);
+    if (operands.w_gate) add("w_gate", *operands.w_gate);
+    if (ct_y != nullptr) add("ct.y", *ct_y);
+  }
+  void add(const char* name, const ShardArgument& array) {
+    names.emplace_back(name);
+    arrays.push_back(array);
+  }
+};
+
+const char* dims_of(const std::string& name) {
+  if (name == "w_out") return "[F, D]";
+  return name == "x" || name == "ct.y" ? "[B, D]" : "[D, F]";
+}
+
+// Refuses what does not fit, by name.
+void check_arguments(const Arguments& given, const Mesh& mesh, const LayerPlan& plan, bool gate) {
+  KREF_CHECK(gate == plan.gate, "mlp: the plan ", plan.gate ? "has a" : "has no",
+             " gate, but w_gate is ", gate ? "given" : "missing");
+  const ArrayRef &x = given.arrays[0].view(), &w = given.arrays[1].view();
+  for (std::size_t i = 0; i < given.names.size(); ++i) {
+    const ArrayRef& array = given.arrays[i].view();
+    KREF_CHECK(array.rank == 2, "mlp: ", given.names[i], " is ", to_string(array), ", expected ",
+               dims_of(given.names[i]));
+    KREF_CHECK(array.dtype == x.dtype, "mlp: ", given.names[i], " is ", to_string(array),
+               ", expected the element type of x, ", name_of(x.dtype));
+  }
+  KREF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16 || x.dtype == DType::kF16,
+             "mlp: x is ", to_string(x), ", expected F32, BF16 or F16");
+  const Index b = x.extents[0], d = x.extents[1], f = w.extents[1];
+  for (std::size_t i = 0; i < given.names.size(); ++i) {
+    const ArrayRef& array = given.arrays[i].view();
+    const std::string dims = dims_of(given.names[i]);
+    const auto size = [&](char letter) { return letter == 'B' ? b : letter == 'D' ? d : f; };
+    const std::vector<Index> expected{size(dims[1]), size(dims[4])};
+    KREF_CHECK(array.extents[0] == expected[0] && array.extents[1] == expected[1],
+               "mlp: ", given.names[i], " is ", to_string(array), ", expected ", dims, " = ",
+               shape_string(expected));
+  }
+  check_layer(plan, mesh, b, d, f);
+}
+
+// A shard_map of the layer that gives the arrays of these names.
+auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& options,
+               std::vector<std::string> results, bool backward, std::vector<LayerMeter>* meters,
+               CallSite where) {
+  const LayerSpecs specs = layer_specs(options.plan);
+  const auto primal = [](const std::string& name) {
+    return name.starts_with("ct.") ? name.substr(3) : name;
+  };
+  std::vector<Placement> in, out;
+  for (const std::string& name : given.names) in.emplace_back(spec_of(specs, primal(name)));
+  for (const std::string& name : results) out.emplace_back(spec_of(specs, primal(name)));
+  if (meters != nullptr) meters->assign(static_cast<std::size_t>(mesh.device_count()), {});
+  const auto body = [options, backward, meters, where, names = given.names,
+                     results = std::move(results)](Device& device, std::span<const Array> blocks) {
+    LayerArrays arrays;
+    for (std::size_t i = 0; i < names.size(); ++i) arrays[names[i]] = blocks[i];
+    LayerMeter* meter =
+        meters == nullptr ? nullptr : &(*meters)[static_cast<std::size_t>(device.index())];
+    layer_forward(device, options, arrays, backward ? nullptr : meter, where);
+    if (backward) {
+      arrays.erase("y");
+      layer_backward(device, options, arrays, meter, where);
+    }
+    std::vector<Array> made;
+    for (const std::string& name : results) made.push_back(arrays.at(name));
+    return made;
+  };
+  return shard_map(mesh,
+                   {.in_specs = Specs(in),
+                    .out_specs = Specs(out),
+                    .names = given.names,
+                    .launch = options.launch},
+                   body, where);
+}
+
+}  // namespace
+
+void layer_forward(Device& device, const LayerOptions& options, LayerArrays& arrays,
+                   LayerMeter* meter, CallSite where) {
+  Runner(device, options, arrays, meter, where).run(forward_steps(options.plan));
+}
+
+void layer_backward(Device& device, const LayerOptions& options, LayerArrays& arrays,
+                    LayerMeter* meter, CallSite where) {
+  Runner(device, options, arrays, meter, where).run(backward_steps(options.plan));
+}
+
+Array mlp(const Mesh& mesh, const LayerOperands& operands, const LayerOptions& options,
+          std::vector<LayerMeter>* meters, CallSite where) {
+  const Arguments given(operands, nullptr);
+  check_arguments(given, mesh, options.plan, operands.w_gate.has_value());
+  return layer_map(mesh, given, options, {"y"}, false, meters, where).call(given.arrays)[0];
+}
+
+Sharded mlp_sharded(const Mesh& mesh, const LayerOperands& operands, const LayerOptions& options,
+                    CallSite where) {
+  const Arguments given(operands, nullptr);
+  check_arguments(given, mesh, options.plan, operands.w_gate.has_value());
+  const auto f = layer_map(mesh, given, options, {"y"}, false, nullptr, where);
+  return operands.w_gate ? f.sharded(operands.x, operands.w_in, operands.w_out, *operands.w_gate)[0]
+                         : f.sharded(operands.x, operands.w_in, operands.w_out)[0];
+}
+
+LayerCotangents mlp_vjp(const Mesh& mesh, const LayerOperands& operands, const ShardArgument& ct_y,
+                        const LayerOptions& options, std::vector<LayerMeter>* meters,
+                        CallSite where) {
+  const Arguments given(operands, &ct_y);
+  const bool gate = operands.w_gate.has_value();
+  check_arguments(given, mesh, options.plan, gate);
+  std::vector<std::string> results{"ct.x", "ct.w_in", "ct.w_out"};
+  if (gate) results.emplace_back("ct.w_gate");
+  std::vector<Array> made =
+      layer_map(mesh, given, options, results, true, meters, where).call(given.arrays);
+  return {made[0], made[1], made[2], gate ? made[3] : Array()};
+}
+
+}  // namespace kref

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one device computes and sends in each step of a layer: its shapes, followed through the
+// list.
+#include <map>
+
+#include "kernels/dot.h"
+#include "sharding/layer_steps.h"
+
+namespace kref {
+namespace {
+
+struct Shaped {
+  std::vector<Index> shape;
+  DType dtype;
+};
+
+// The shapes of all arrays that a device has.
+class Follower {
+ public:
+  Follower(const Mesh& mesh, DType dtype, DType hidden)
+      : mesh_(mesh), dtype_(dtype), hidden_(hidden) {}
+
+  void set(const std::string& name, std::vector<Index> shape, DType dtype) {
+    all_[name] = {std::move(shape), dtype};
+  }
+
+  LayerStepWork follow(const LayerStep& step) {
+    using Kind = LayerStep::Kind;
+    const Shaped& in = all_.at(step.in[0]);
+    switch (step.kind) {
+      case Kind::kCollective:
+        return collect(step, in);
+      case Kind::kProduct:
+      case Kind::kAddProduct:
+        return multiply(step, in);
+      case Kind::kHidden:
+        set(step.out, in.shape, hidden_);
+        break;
+      case Kind::kHiddenCotangent:
+        set("ct.a", in.shape, DType::kF32);
+        set("ct.g", in.shape, DType::kF32);
+        break;
+      case Kind::kRound:
+        set(step.out, in.shape, dtype_);
+        break;
+      case Kind::kDrop:
+        break;
+    }
+    return {};
+  }
+
+ private:
+  LayerStepWork collect(const LayerStep& step, const Shaped& in) {
+    const Index n = axis_size(mesh_, axis_name(step.collective));
+    return std::visit(
+        [&](const auto& op) {
+          const auto bytes = static_cast<double>(op.sent_bytes(in.shape, in.dtype, n));
+          set(step.out, op.result_shape(in.shape, n), op.result_dtype(in.dtype));
+          return LayerStepWork{0, bytes};
+        },
+        step.collective);
+  }
+
+  LayerStepWork multiply(const LayerStep& step, const Shaped& x) {
+    const Shaped& y = all_.at(step.in[1]);
+    const Index m = x.shape[step.trans_x ? 1 : 0], k = x.shape[step.trans_x ? 0 : 1];
+    const Index n = y.shape[step.trans_y ? 0 : 1];
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    set(step.out, {m, n}, DType::kF32);
+    return {flops, 0};
+  }
+
+  const Mesh& mesh_;
+  DType dtype_, hidden_;
+  std::map<std::string, Shaped> all_;
+};
+
+}  // namespace
+
+std::vector<LayerStepWork> layer_work(const LayerPlan& plan, const std::vector<LayerStep>& steps,
+                                      const Mesh& mesh, Index b, Index d, Index f, DType dtype,
+                                      DType hidden) {
+  const LayerSpecs specs = layer_specs(plan);
+  Follower follower(mesh, dtype, hidden);
+  const auto local = [&](const PartitionSpec& spec, Index rows, Index columns) {
+    return local_shape(spec, std::vector<Index>{rows, columns}, mesh);
+  };
+  follower.set("x", local(specs.x, b, d), dtype);
+  follower.set("ct.y", local(specs.x, b, d), dtype);
+  follower.set("w_in", local(specs.w_in, d, f), dtype);
+  follower.set("w_gate", local(specs.w_in, d, f), dtype);
+  follower.set("w_out", local(specs.w_out, f, d), dtype);
+  // What forward leaves to backward.
+  const P tile = {uses_data_axis(plan.strategy) ? SpecEntry(plan.data_axis) : none,
+                  uses_model_axis(plan.strategy) ? SpecEntry(plan.model_axis) : none};
+  follower.set("a", local(tile, b, f), DType::kF32);
+  follower.set("g", local(tile, b, f), DType::kF32);
+  follower.set("h", local(tile, b, f), hidden);
+  const P whole = {uses_data_axis(plan.strategy) ? SpecEntry(plan.data_axis) : none};
+  follower.set("x_all", local(whole, b, d), dtype);
+  std::vector<LayerStepWork> out;
+  for (const LayerStep& step : steps) out.push_back(follower.follow(step));
+  return out;
+}
+
+}  // namespace kref
