@@ -10,6 +10,7 @@
 #include "golden/decode_op.h"
 #include "golden/file_text.h"
 #include "golden/matmul_op.h"
+#include "golden/mlp_op.h"
 #include "golden/nearest.h"
 
 namespace kref {
@@ -86,6 +87,7 @@ std::span<const Operation> operations() {
     std::vector<Operation> list = {matmul_operation(), attention_operation(), decode_operation()};
     for (Operation& operation : collective_operations()) list.push_back(std::move(operation));
     list.push_back(collective_matmul_operation());
+    for (Operation& operation : mlp_operations()) list.push_back(std::move(operation));
     return list;
   }();
   return all;
