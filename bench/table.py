@@ -3,7 +3,9 @@
 """Runs the benchmarks and prints them as ratios: `./run bench [FILTER] [--repetitions N]`.
 
 The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead; `collectives`
-(collectives/psum, collectives/4194304/2D) prints the collectives beside one thread's memcpy and Open MPI.
+(collectives/psum, collectives/4194304/2D) prints the collectives beside one thread's memcpy and Open MPI;
+`attention` and `decode` print attention as a share of kref's matmul rate, a decode as a share of what
+reading its caches takes.
 
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
 the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
@@ -108,6 +110,23 @@ def collectives(a):
         print(f"{group:<32}{speed:>9}{share:>11}{seconds * 1e6:>9.1f} us{ratio:>8}", flush=True)
 
 
+def attention(a):
+    """Rates of attention beside matmul's, of decode beside a plain read."""
+    program = f"{a.build}/bench/bench_attention"
+    median = lambda rates, name: statistics.median(rates[name])
+    groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if not n.startswith("matmul"))
+    print(f"{'case':<42}{'kref':>9}{'share':>8}{'vs raw':>8}")
+    for group in groups:
+        if a.filter not in group:
+            continue
+        decode, threads = group.startswith("decode"), group.rsplit("/", 1)[1]
+        rates, _ = run(program, f"^({group}|matmul/f32/{threads})/" if not decode else f"^{group}/", a.repetitions, a.seconds)
+        kref = median(rates, f"{group}/kref")
+        whole = median(rates, f"{group}/read" if decode else f"matmul/f32/{threads}/kref")
+        raw = "" if decode else f"{kref / median(rates, f'{group}/raw'):>8.2f}"
+        print(f"{group:<42}{kref / 1e9:>9.1f}{100 * kref / whole:>7.0f}%{raw}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
@@ -119,6 +138,8 @@ def main():
         return judgements(a)
     if a.filter.split("/")[0] == "collectives":
         return collectives(a)
+    if a.filter.split("/")[0] in ("attention", "decode"):
+        return attention(a)
     program = f"{a.build}/bench/bench_matmul"
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if n.split("/")[0] not in ("price", "peak"))
     median = lambda rates, name: statistics.median(rates[name])

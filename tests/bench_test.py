@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs each benchmark of small shapes once and holds its figures against what they must obey; the
-numbers are rows of the collection of cases. Arguments: bench_matmul, bench_check, bench_collectives.
+numbers are rows of the collection of cases. Arguments: bench_matmul, bench_check, bench_collectives,
+bench_attention.
 """
 import json
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import time
 import unittest
 
-MATMUL, CHECK, COLLECTIVES = sys.argv[1:4]
+MATMUL, CHECK, COLLECTIVES, ATTENTION = sys.argv[1:5]
 
 
 def run(program, pattern, *more):
@@ -47,6 +48,15 @@ class BenchTest(unittest.TestCase):
         rows, seconds = run(MATMUL, "^(price|peak|[a-z0-9]+/(256x256x256|8x4096x4096))/", "--benchmark_min_time=0.001")
         self.check_rates(rows, seconds)
         self.assertGreaterEqual(len(rows), 5 + 3 * 2 * 2 * 2)
+
+    def test_every_attention_runs(self):
+        rows, _ = run(ATTENTION, "^(attention/[a-z0-9]+/256x|decode/[a-z0-9]+/2x256x|matmul/f32/1T)",
+                      "--benchmark_min_time=0.001")
+        self.assertEqual(len(rows), 2 * 2 * 2 + 2 * 2 * 2 + 1)
+        for b in rows:
+            if b["name"].startswith("attention"):
+                work = 4.0 * 2 * 256 * 256 * 64
+                self.assertAlmostEqual(b["flops"] * b["real_time"] * 1e-9 / work, 1, delta=0.02, msg=b["name"])
 
     def test_no_product_is_quicker_than_the_machine(self):
         """L147: work that a compiler took away, or did on constants, would be. Twice the peak, since another
