@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sharding/roofline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dsl/check.h"
+
+namespace kref {
+namespace {
+
+double bytes_of(DType type) { return static_cast<double>(size_of(type)); }
+
+double blocks(double extent, double tile) {
+  return tile > 0 ? std::max(1.0, std::ceil(extent / tile)) : 1;
+}
+double block(double extent, double tile) { return tile > 0 ? std::min(extent, tile) : extent; }
+
+// Our own count of what the scalar unit does for one operand in one step: evaluate its index map (a
+// value a dimension), turn it into an address (a multiply and an add a dimension), compare it with
+// that of the step before (one a dimension), issue or wait for one transfer.
+double index_work(double dimensions) { return 4 * dimensions + 1; }
+
+void add_steps(Roofline& r, const Chip& chip, double steps, double operations_a_step) {
+  // The TensorCores of a chip share the steps out, and each has a scalar unit.
+  r.steps = static_cast<Index>(steps);
+  r.index_operations = static_cast<Index>(steps * operations_a_step);
+  r.scalar = steps * operations_a_step / (chip.clock * static_cast<double>(chip.tensor_cores));
+}
+
+}  // namespace
+
+double Roofline::lower() const { return std::max({compute, hbm, vmem, scalar}); }
+
+const char* Roofline::bound_by() const {
+  const double most = lower();
+  if (compute == most) return "compute";
+  if (hbm == most) return "hbm";
+  return vmem == most ? "vmem" : "scalar";
+}
+
+Roofline& Roofline::operator+=(const Roofline& other) {
+  flops += other.flops, hbm_bytes += other.hbm_bytes;
+  compute += other.compute, hbm += other.hbm, vmem += other.vmem, scalar += other.scalar;
+  steps += other.steps, index_operations += other.index_operations;
+  return *this;
+}
+
+Roofline matmul_roofline(const Chip& chip, const MatmulCost& c) {
+  KREF_CHECK(c.m >= 0 && c.n >= 0 && c.k >= 0 && c.batch >= 0 && c.tile_m >= 0 && c.tile_n >= 0 &&
+                 c.tile_k >= 0,
+             "matmul to be priced: a size is negative");
+  Roofline r;
+  r.flops = 2 * c.batch * c.m * c.n * c.k;
+  r.compute = r.flops / operation_rate(chip, c.compute, c.passes);
+  const double rows = blocks(c.m, c.tile_m), columns = blocks(c.n, c.tile_n),
+               depth = blocks(c.k, c.tile_k);
+  const double y_arrays = c.shared_y && c.tile_m <= 0 ? 1 : c.batch;
+  const double x_bytes = c.batch * c.m * c.k * bytes_of(c.x);
+  const double y_bytes = y_arrays * c.k * c.n * bytes_of(c.y);
+  const double z_bytes = c.batch * c.m * c.n * bytes_of(c.z);
+  // A block stays where its index does not change from one step to the next: x with one block of k
+  // through all columns, y with one block of it at all.
+  const double x_reads = depth > 1 ? columns : 1;
+  const double y_reads = depth > 1 || columns > 1 ? rows : 1;
+  r.hbm_bytes = x_bytes * x_reads + y_bytes * y_reads + z_bytes;
+  r.hbm = r.hbm_bytes / chip.hbm_rate;
+  if (c.tile_m <= 0 && c.tile_n <= 0 && c.tile_k <= 0) return r;
+  const double steps = c.batch * rows * columns * depth;
+  const double m = block(c.m, c.tile_m), n = block(c.n, c.tile_n), k = block(c.k, c.tile_k);
+  // A step reads both blocks, and reads and writes the f32 accumulator.
+  r.vmem = steps * (m * k * bytes_of(c.x) + k * n * bytes_of(c.y) + 2 * 4 * m * n) / chip.vmem_rate;
+  add_steps(r, chip, steps, 3 * index_work(2) + 3);
+  return r;
+}
+
+Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
+  KREF_CHECK(c.batch >= 0 && c.heads >= 0 && c.queries >= 0 && c.keys >= 0 && c.depth >= 0 &&
+                 c.width >= 0 && c.query_block >= 0 && c.key_block >= 0,
+             "attention to be priced: a size is negative");
+  Roofline r;
+  const double scores = c.batch * c.heads * c.queries * c.keys * c.visible;
+  r.flops = 2 * scores * (c.depth + c.width);
+  // The MXU of an 8-bit cache multiplies in the type of q.
+  r.compute = r.flops / operation_rate(chip, c.type);
+  const double once = c.batch * c.heads * c.queries * (c.depth + c.width) * bytes_of(c.type);
+  const double cache = c.batch * c.kv_heads * c.keys * (c.depth + c.width) * bytes_of(c.kv_type);
+  const bool tiled = c.query_block > 0 && c.key_block > 0;
+  const double q_blocks = blocks(c.queries, c.query_block);
+  const double k_blocks = blocks(c.keys, c.key_block);
+  const double group = c.kv_heads > 0 ? c.heads / c.kv_heads : 1;
+  // With one block of keys its index is that of the step before until the kv head changes.
+  const double reads = tiled && k_blocks > 1 ? group * q_blocks * c.visible : 1;
+  r.hbm_bytes = once + cache * reads;
+  r.hbm = r.hbm_bytes / chip.hbm_rate;
+  if (!tiled) return r;
+  const double steps = c.batch * c.heads * q_blocks * k_blocks;
+  const double rows = block(c.queries, c.query_block), keys = block(c.keys, c.key_block);
+  r.vmem = steps * c.visible *
+           (rows * c.depth * bytes_of(c.type) + keys * (c.depth + c.width) * bytes_of(c.kv_type) +
+            2 * 4 * rows * (keys + c.width)) /
+           chip.vmem_rate;
+  add_steps(r, chip, steps, 4 * index_work(4) + 4);
+  return r;
+}
+
+double attention_intensity(double queries, double keys, double group) {
+  return queries * keys * group / (queries * group + keys);
+}
+
+}  // namespace kref
