@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "sharding/collectives.h"
+#include "sharding/link_cost.h"
 #include "sharding/partition_spec.h"
 
 namespace kref {
@@ -111,6 +112,12 @@ std::string to_string(const std::vector<LayerStep>& steps);
 // algorithms, sharding_semantics 2.6).
 struct LayerStepWork {
   double flops = 0, bytes = 0;
+  Index m = 0, n = 0, k = 0;  // of a product
+  // Of a collective, for cost_model.h: what it is, over which axes, and elements of the whole array
+  // in a group (link_cost.h).
+  Traffic traffic = Traffic::kAllGather;
+  std::vector<std::string> axes = {};
+  double whole = 0;
 };
 // Of each of `steps` (forward_steps or backward_steps of the plan), for x [b, d] and w_in [d, f] of
 // an element type, hidden values of another. A layer that check_layer passed.

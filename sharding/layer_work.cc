@@ -14,6 +14,16 @@ struct Shaped {
   DType dtype;
 };
 
+// Of the collectives that a layer has; another one is a fault of the lists.
+template <class Op>
+Traffic traffic_of(const Op&) {
+  if constexpr (std::is_same_v<Op, PsumScatter>) return Traffic::kReduceScatter;
+  if constexpr (std::is_same_v<Op, Psum>) return Traffic::kAllReduce;
+  KREF_DCHECK((std::is_same_v<Op, AllGather> || std::is_same_v<Op, PsumScatter> ||
+               std::is_same_v<Op, Psum>));
+  return Traffic::kAllGather;
+}
+
 // The shapes of all arrays that a device has.
 class Follower {
  public:
@@ -56,7 +66,13 @@ class Follower {
         [&](const auto& op) {
           const auto bytes = static_cast<double>(op.sent_bytes(in.shape, in.dtype, n));
           set(step.out, op.result_shape(in.shape, n), op.result_dtype(in.dtype));
-          return LayerStepWork{0, bytes};
+          LayerStepWork work{0, bytes};
+          work.traffic = traffic_of(op);
+          work.axes = op.axis_name.names;
+          work.whole = static_cast<double>(
+              detail::checked_product("array", in.shape.data(), in.shape.size()));
+          if (work.traffic == Traffic::kAllGather) work.whole *= static_cast<double>(n);
+          return work;
         },
         step.collective);
   }
@@ -68,7 +84,7 @@ class Follower {
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     set(step.out, {m, n}, DType::kF32);
-    return {flops, 0};
+    return {flops, 0, m, n, k};
   }
 
   const Mesh& mesh_;

@@ -14,6 +14,10 @@ std::string number(double value) {
   return text;
 }
 
+Traffic traffic_of(const AllGather&) { return Traffic::kAllGather; }
+Traffic traffic_of(const PsumScatter&) { return Traffic::kReduceScatter; }
+Traffic traffic_of(const Psum&) { return Traffic::kAllReduce; }
+
 // Follows the shapes of a device's arrays through the actions.
 class Pricer {
  public:
@@ -55,7 +59,8 @@ class Pricer {
     const Index n = size(op.axis_name);
     const auto bytes = static_cast<double>(op.sent_bytes(in, types_[operand - 'x'], n));
     if constexpr (!std::is_same_v<Op, OwnSlice>) {
-      work_.transfers.push_back({to_string(LinearCollective(op)) + " of " + operand, bytes});
+      work_.transfers.push_back({to_string(LinearCollective(op)) + " of " + operand, bytes,
+                                 traffic_of(op), op.axis_name.names});
     }
   }
 

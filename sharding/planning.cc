@@ -40,22 +40,17 @@ double mixed_ratio(const Chip& chip, double tokens, double f, double chips, doub
                                   : 1 / (1 / weights + 1 / activations);
 }
 
-const char* name_of(Strategy strategy) {
-  constexpr const char* kNames[] = {"none", "dp", "fsdp", "tp", "fsdp_tp"};
-  return kNames[static_cast<int>(strategy)];
-}
-
-LayerBytes layer_bytes(Strategy strategy, double b, double d, double f, double x, double y,
+LayerBytes layer_bytes(LayerStrategy strategy, double b, double d, double f, double x, double y,
                        bool gather_input_again) {
   const double activations = (gather_input_again ? 6 : 4) * b * d;
   switch (strategy) {
-    case Strategy::kDp:
+    case LayerStrategy::kDp:
       return {0, 8 * d * f};
-    case Strategy::kFsdp:
+    case LayerStrategy::kFsdp:
       return {4 * d * f, 8 * d * f};
-    case Strategy::kTp:
+    case LayerStrategy::kTp:
       return {4 * b * d, activations};
-    case Strategy::kFsdpTp:
+    case LayerStrategy::kFsdpTp:
       return {4 * b * d / x + 4 * d * f / y, activations / x + 8 * d * f / y};
     default:
       return {};

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "sharding/chip.h"
+#include "sharding/layer_steps.h"
 
 namespace kref {
 
@@ -41,17 +42,14 @@ double mixed_ratio(const Chip& chip, double tokens, double f, double chips, doub
 
 // ---- What a layer moves: bytes on the busiest links, forward and backward (3.5)
 
-enum class Strategy { kNone, kDp, kFsdp, kTp, kFsdpTp };
-// "none", "dp", "fsdp", "tp", "fsdp_tp".
-const char* name_of(Strategy strategy);
-
+// Forward and backward.
 struct LayerBytes {
   double forward = 0, backward = 0;
 };
 // An all-reduce counts twice, bf16. gather_input_again: the backward pass of TP does not keep the
 // gathered input (6BD), as the listed algorithm; else 4BD. The book's printed 8BD/X of the mixed
 // row is neither.
-LayerBytes layer_bytes(Strategy strategy, double b, double d, double f, double x, double y,
+LayerBytes layer_bytes(LayerStrategy strategy, double b, double d, double f, double x, double y,
                        bool gather_input_again = true);
 
 // ---- Memory

@@ -12,6 +12,7 @@
 
 #include "kernels/dot.h"
 #include "kernels/matmul.h"
+#include "sharding/link_cost.h"
 #include "sharding/matmul_placement.h"
 #include "sharding/shard_map.h"
 
@@ -59,6 +60,8 @@ struct MatmulWork {
   struct Transfer {
     std::string collective;  // "all_gather(X, axis=0, tiled=true) of y"
     double bytes = 0;  // that one device sends, by the ring algorithms (sharding_semantics 2.6)
+    Traffic traffic = Traffic::kAllGather;
+    std::vector<std::string> axes = {};  // of the mesh, first major
   };
   double flops = 0;
   std::vector<Transfer> transfers;
