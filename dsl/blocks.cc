@@ -2,6 +2,7 @@
 // Memory of arrays. Large blocks are kept for the next array when they are freed: the pages of
 // fresh memory are made and cleared by the kernel when they are first touched, which takes as long
 // as copying to them does.
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -42,6 +43,8 @@ struct Block {
 // Freed blocks, the oldest first. The kernel may take their pages when memory gets short.
 class Kept {
  public:
+  Kept();
+
   // One of at least `bytes`, without much to spare; null memory when there is none.
   Block take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -99,6 +102,12 @@ class Kept {
 Kept& kept() {
   static Kept* const all = new Kept;
   return *all;
+}
+
+// A forked process has the blocks but not the thread that may hold the lock.
+Kept::Kept() {
+  pthread_atfork([] { kept().mutex_.lock(); }, [] { kept().mutex_.unlock(); },
+                 [] { kept().mutex_.unlock(); });
 }
 
 // From the system. Where huge pages are to be had, large blocks are made of them.

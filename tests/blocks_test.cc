@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of arrays: aligned, and large blocks are used again.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -69,6 +73,35 @@ TEST_CASE("threads take and free blocks at the same time") {
     });
   }
   for (std::thread& t : threads) t.join();
+}
+
+// A process forked while a thread takes or frees a block would wait for that thread forever.
+TEST_CASE("a process forked in the midst of it takes and frees blocks") {
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&done] {
+      while (!done) detail::allocate(kMega);
+    });
+  }
+  std::fflush(stdout);
+  int good = 0;
+  for (int turn = 0; turn < 100 && good == turn; ++turn) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      const detail::Bytes block = detail::allocate(kMega);
+      std::memset(block.get(), 1, kMega);
+      _exit(static_cast<const unsigned char*>(block.get())[kMega - 1] == 1 ? 7 : 1);
+    }
+    int how = 0;
+    if (child > 0 && waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 7) {
+      ++good;
+    }
+  }
+  done = true;
+  for (std::thread& t : threads) t.join();
+  CHECK(good == 100);
 }
 
 }  // namespace
