@@ -18,16 +18,18 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KREF_KEEPS_NO_BLOCKS
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
 #define KREF_KEEPS_NO_BLOCKS
 #endif
 #endif
 
 // Blocks of at least this many bytes are kept, and at most that many bytes of them. A sanitizer
-// that watches freed memory is to see all of it.
+// that watches memory is to see all that is freed: a block used again hides a late access, and
+// the lock that hands it on an order between threads that do not synchronise.
 constexpr std::size_t kKept = std::size_t{1} << 20;
 #ifdef KREF_KEEPS_NO_BLOCKS
 constexpr std::size_t kKeptAtMost = 0;
