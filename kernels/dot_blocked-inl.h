@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Rows packed at a time, which pass by for every y panel and so must fit the second-level cache:
 // 1 MiB or more where there is AVX-512 (528 x 272 f32 = 561 KiB), 512 KiB on the smallest with AVX2
 // (204 KiB).
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
 inline constexpr Index kBlockRows = 528;
 #else
 inline constexpr Index kBlockRows = 192;
@@ -43,7 +43,7 @@ HWY_INLINE Ahead SourceOf(const Side<T>& side, Index r0, Index count, Index k0, 
 // True where two vectors of panel elements can be made from stored rows of T in registers.
 template <class Family, class T>
 inline constexpr bool kLoadsColumns =
-    std::is_same_v<Family, PairFamily> ? HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    std::is_same_v<Family, PairFamily> ? HWY_TARGET <= HWY_AVX2
                                        : HasLoadWide<typename Family::D, T>;
 
 // Two vectors of panel elements of depth `l`, columns j...
@@ -53,13 +53,13 @@ HWY_INLINE void LoadColumns(const T* y, Index stride, Index l, Index j,
   const typename Family::D d;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   if constexpr (std::is_same_v<Family, PairFamily>) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX2
     const hn::Full128<T> d8;
     const hn::Repartition<std::int16_t, typename Family::D> d16;
     const T* first = y + 2 * l * stride + j;
     const T* second = first + stride;
     // 16 columns of two rows, woven as bytes: pairs in order, eight in each half.
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
     const hn::Full256<T> d8x2;
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {

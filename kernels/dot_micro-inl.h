@@ -26,7 +26,7 @@ using kref::HWY_NAMESPACE::FusedMulAdd;
 // 32 (12 rows: 24 accumulators; 14 measured no better and leave a larger remainder), AVX2 16 (6
 // rows: 12).
 inline constexpr int kColumnVectors = 2;
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
 inline constexpr int kRows = 12;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr int kRows = 6;
@@ -34,11 +34,13 @@ inline constexpr int kRows = 6;
 inline constexpr int kRows = 4;
 #endif
 
-// The floats' family: one panel element is one value.
+// The floats' family: one panel element is one value. Start: what a row's sums begin with, given
+// what they were and the row of x.
 template <class T>
 struct FloatFamily {
   using Lane = T;
   using D = hn::ScalableTag<T>;
+  static HWY_INLINE hn::Vec<D> Start(D, hn::Vec<D> acc, const Lane*) { return acc; }
   static HWY_INLINE hn::Vec<D> Step(D d, hn::Vec<D> x, hn::Vec<D> y, hn::Vec<D> acc) {
     return FusedMulAdd(d, x, y, acc);
   }
@@ -49,8 +51,9 @@ struct FloatFamily {
 struct PairFamily {
   using Lane = std::int32_t;
   using D = hn::ScalableTag<std::int32_t>;
+  static HWY_INLINE hn::Vec<D> Start(D, hn::Vec<D> acc, const Lane*) { return acc; }
   static HWY_INLINE hn::Vec<D> Step(D d, hn::Vec<D> x, hn::Vec<D> y, hn::Vec<D> acc) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX2
     const hn::Repartition<std::int16_t, D> d16;
     auto unused = hn::Zero(d);
     acc = hn::ReorderWidenMulAccumulate(d, hn::BitCast(d16, x), hn::BitCast(d16, y), acc, unused);
@@ -161,6 +164,7 @@ HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second,
 #pragma GCC unroll 2
     for (int j = 0; j < kColumnVectors; ++j) {
       acc[i][j] = a.from_zero ? hn::Zero(d) : hn::LoadU(d, c + i * a.c_stride + j * lanes);
+      acc[i][j] = Family::Start(d, acc[i][j], x + i * kRowStride);
     }
   }
   constexpr Index kRound = 16;

@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // One vector of panel elements from as many values of the source, exact. f16 has an instruction.
 using kref::HWY_NAMESPACE::LoadWide;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX2
 inline constexpr bool kLoadsF16 = true;
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const f16* src) {

@@ -169,7 +169,7 @@ struct Packer {
   // out[j] = the pair (first[j], second[j]); second absent: zeros.
   static void WeavePairs(const T* first, const T* second, Index n, Lane* out) {
     Index j = 0;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX2
     if (second != nullptr) {
       // 16 bytes of each row give 16 pairs: woven as bytes, then widened, they keep their order.
       const hn::Full128<T> d8;

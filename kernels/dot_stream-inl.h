@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows of x that share each y vector: twice as many accumulators, two y vectors and one of x must
 // fit the registers (32 or 16).
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
 inline constexpr int kStreamRows = 8;
 #else
 inline constexpr int kStreamRows = 4;
@@ -151,7 +151,7 @@ void Stream(const DotArgs& a) {
 // True when Stream serves the product and is the quicker way.
 template <class Family, class T>
 bool Streams(const DotArgs& a) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX2
   const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * 2;
   return a.m <= kStreamMaxRows<T> && !a.trans_y && a.precision == Precision::kF32 && a.n >= width;
 #else

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#define HWY_WANT_AVX3_DL  // as kernels/dot_s32.cc
 #include "kernels/dot.h"
 
 #include <doctest/doctest.h>

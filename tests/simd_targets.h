@@ -27,7 +27,9 @@ inline void name_skipped_targets() {
 
 }  // namespace detail
 
-// Calls fn() with every target in turn, the portable one included; a failure names the target.
+// Tests of what is compiled for AVX3_DL define HWY_WANT_AVX3_DL first, as kernels/dot_s32.cc does;
+// other verbs run portably then. Calls fn() with every target in turn, the portable one included; a
+// failure names the target.
 template <class F>
 void for_each_target(F&& fn) {
   struct Restore {
@@ -43,7 +45,7 @@ void for_each_target(F&& fn) {
   }
   hwy::SetSupportedTargetsForTest(0);
   // Vectors and the portable code, where there are vectors.
-  const bool vectors = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) != 0;
+  const bool vectors = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)) != 0;
   CHECK(count >= (vectors ? 2 : 1));
 }
 
