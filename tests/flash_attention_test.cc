@@ -80,6 +80,25 @@ TEST_CASE("every pair of options, within the judge's bound of the definition") {
   MESSAGE("closest to its bound: ", closest);
 }
 
+TEST_CASE("8-bit floats in, and wide and narrow types out") {
+  std::mt19937 random(23);
+  const DType types[] = {DType::kF8E4M3, DType::kF8E5M2};
+  for (int n = 0; n < 24; ++n) {
+    AttentionCase c = make_case(Levels(random), random);
+    const DType type = types[n % 2];
+    for (Array* a : {&c.q, &c.k, &c.v}) {
+      const Array from = *a;
+      *a = filled(type, {from.shape().begin(), from.shape().end()},
+                  [&](Index i) { return from.at(i); });
+    }
+    if (c.has_bias && c.bias.dtype() != DType::kF32) c.has_bias = false;
+    c.out_dtype = n % 3 == 0 ? DType::kF64 : n % 3 == 1 ? type : DType::kF32;
+    const Run run = run_of(c, compute(c));
+    CAPTURE(n);
+    for (const Expectation& e : expect_attention(run)) CHECK(judge(e, run.out.at(e.output)).ok());
+  }
+}
+
 TEST_CASE("sizes of zero leave what the definition says") {
   for (const std::vector<Index>& z : std::vector<std::vector<Index>>{
            {0, 3, 4, 5, 6}, {2, 0, 4, 5, 6}, {2, 3, 0, 5, 6}, {2, 3, 4, 0, 6}, {2, 3, 4, 5, 0}}) {
