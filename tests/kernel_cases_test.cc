@@ -108,7 +108,7 @@ TEST_CASE("L082: a y for the whole batch, in every form that has one") {
   // A batch of 1 is no batch of 2: numpy would repeat it, runs.md does not.
   const Ref<const bf16, 3> one(y.data(), {1, 64, 64});
   CHECK(refusal([&] { matmul(x.ref(), one, shared.ref()); }) ==
-        "matmul: batch axis 0 is 2 in x BF16[2,17,64] and 1 in y BF16[1,64,64]");
+        "matmul: x BF16[2,17,64] has 2 along batch axis 0, y BF16[1,64,64] has 1");
 }
 
 TEST_CASE("L084: bf16 operands at any multiple of two bytes") {
