@@ -65,4 +65,11 @@ Array dense(const ArrayRef& view, const std::shared_ptr<const void>& owner) {
   return copy;
 }
 
+Array kept_alive(Array array) {
+  if (array.owner() != nullptr || array.data() == nullptr) return array;
+  Array copy = Array::unwritten(array.dtype(), array.shape());
+  copy_elements(array, copy.mutable_ref());
+  return copy;
+}
+
 }  // namespace kref

@@ -24,4 +24,8 @@ void copy_elements(const ArrayRef& from, const MutableArrayRef& to);
 // The view as a dense array: itself, sharing `owner`, where it is dense already; else a copy.
 Array dense(const ArrayRef& view, const std::shared_ptr<const void>& owner);
 
+// The array itself where it keeps its bytes alive; a copy where it only views memory of others,
+// which may be gone when the array is read again.
+Array kept_alive(Array array);
+
 }  // namespace kref

@@ -228,7 +228,7 @@ std::vector<Sharded> ShardMapCore::run_sharded(std::span<const ShardArgument> ar
   for (auto& each : blocks) each.resize(static_cast<std::size_t>(mesh_.device_count()));
   launch_all(arguments, body, [&](Device& device, std::size_t i, Array block) {
     check_rank(block, options_.out_specs[i], i);
-    blocks[i][static_cast<std::size_t>(device.index())] = std::move(block);
+    blocks[i][static_cast<std::size_t>(device.index())] = kept_alive(std::move(block));
   });
   std::vector<Sharded> out;
   for (std::size_t i = 0; i < blocks.size(); ++i) {

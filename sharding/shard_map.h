@@ -164,8 +164,9 @@ class ShardMap {
   typename Results::Global call(std::span<const ShardArgument> arguments) const {
     return Results::join(core_.run(arguments, erased()));
   }
-  // The same, but the results stay on the mesh, where they are: nothing is copied. Replicas must
-  // then be equal, which debug builds check.
+  // The same, but the results stay on the mesh, where they are: nothing is copied but blocks of a
+  // Ref or a Tensor that the body gives back. Replicas must then be equal, which debug builds
+  // check.
   template <class... Arguments>
   std::vector<Sharded> sharded(const Arguments&... arguments) const {
     const std::array<ShardArgument, sizeof...(Arguments)> all{ShardArgument(arguments)...};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sharding/block_view.h"
 #include "sharding/graph.h"
 #include "sharding/value_collectives.h"
 #include "sharding/value_rules.h"
@@ -126,7 +127,7 @@ std::pair<std::vector<Array>, Pullback> vjp(const TypedCore& core,
         }
         auto& saved = state->saved[static_cast<std::size_t>(device.index())];
         for (const Index node : state->residuals) {
-          saved.push_back(*values[static_cast<std::size_t>(node)]);
+          saved.push_back(kept_alive(*values[static_cast<std::size_t>(node)]));
         }
       });
   ShardMapOptions options = core.options();

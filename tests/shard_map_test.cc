@@ -266,6 +266,17 @@ TEST_CASE("arrays that live on the mesh go in and come out without being copied"
   CHECK(values(unshard(kept[1])) == std::vector<double>{1, 2, 3, 4});
 }
 
+TEST_CASE("results that stay on the mesh do not view an argument that nobody keeps") {
+  const Mesh mesh = Mesh::parse("X=2");
+  const auto same = [](Device&, const Array& x) { return x; };
+  const auto f = shard_map(mesh, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, same);
+  Tensor<float, 1> x({4});
+  for (Index i = 0; i < 4; ++i) x.data()[i] = static_cast<float>(i);
+  const std::vector<Sharded> kept = f.sharded(x);
+  std::fill_n(x.data(), 4, -1.0f);
+  CHECK(values(unshard(kept[0])) == std::vector<double>{0, 1, 2, 3});
+}
+
 TEST_CASE("64 devices take part on any number of cores") {
   const Mesh mesh = Mesh::parse("X=8,Y=8");
   const auto body = [](Device& device, const Array& x) {

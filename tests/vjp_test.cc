@@ -244,5 +244,20 @@ TEST_CASE("extrema have no derivative, and say so") {
         std::string::npos);
 }
 
+TEST_CASE("a pullback outlives the views that were the arguments, and may be called again") {
+  const Mesh mesh = Mesh::parse("i=2");
+  const auto squares = [](Tracer&, const Value& x) { return x * x; };
+  const auto f = shard_map(mesh, options(P{"i"}, P{"i"}), squares);
+  std::optional<Pullback> back;
+  {
+    Tensor<float, 1> x({4});
+    for (Index i = 0; i < 4; ++i) x.data()[i] = static_cast<float>(i + 1);
+    back = vjp(f, x).second;
+    std::fill_n(x.data(), 4, -100.0f);
+  }
+  CHECK(values((*back)(full({4}, 1))[0]) == Doubles{2, 4, 6, 8});
+  CHECK(values((*back)(full({4}, 3))[0]) == Doubles{6, 12, 18, 24});
+}
+
 }  // namespace
 }  // namespace kref
