@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding/layer.h"
 
+#include <cstring>
+
 #include "kernels/matmul.h"
 #include "sharding/layer_math.h"
 #include "sharding/local_math.h"
@@ -42,8 +44,8 @@ class Runner {
         arrays_[step.out] = product(step);
         return;
       case Kind::kAddProduct: {
-        Array& sum = arrays_.at(step.out);
-        sum = binary(BinaryOp::kAdd, sum, product(step));
+        Array& sum = arrays_[step.out];
+        sum = sum.rank() == 0 ? product(step) : binary(BinaryOp::kAdd, sum, product(step));
         return;
       }
       case Kind::kHidden:
@@ -148,6 +150,37 @@ void check_arguments(const Arguments& given, const Mesh& mesh, const LayerPlan& 
   check_layer(plan, mesh, b, d, f);
 }
 
+// Rows begin .. end - 1, which view `x`.
+Array rows_of(const Array& x, Index begin, Index end) {
+  const auto row = static_cast<std::size_t>(x.extent(1)) * size_of(x.dtype());
+  return Array(x.dtype(), std::vector<Index>{end - begin, x.extent(1)}, x.owner(),
+               static_cast<const char*>(x.data()) + static_cast<std::size_t>(begin) * row);
+}
+
+// Backward in several parts: makes ct.x and the cotangents of the weights.
+void accumulate(Device& device, const LayerOptions& options, LayerArrays& arrays, LayerMeter* meter,
+                CallSite where) {
+  const std::vector<LayerStep> forward = forward_steps(options.plan),
+                               part_steps = accumulation_steps(options.plan);
+  const Array x = arrays.at("x"), ct_y = arrays.at("ct.y");
+  Array ct_x = Array::unwritten(x.dtype(), x.shape());
+  const Index part = x.extent(0) / options.microbatches;
+  for (Index m = 0; m < options.microbatches; ++m) {
+    arrays["x"] = rows_of(x, m * part, (m + 1) * part);
+    arrays["ct.y"] = rows_of(ct_y, m * part, (m + 1) * part);
+    Runner(device, options, arrays, nullptr, where).run(forward);
+    Runner(device, options, arrays, meter, where).run(part_steps);
+    const Array& made = arrays.at("ct.x");
+    if (made.bytes() > 0) {
+      std::memcpy(
+          static_cast<char*>(ct_x.mutable_data()) + static_cast<std::size_t>(m) * made.bytes(),
+          made.data(), made.bytes());
+    }
+  }
+  Runner(device, options, arrays, meter, where).run(reduction_steps(options.plan));
+  arrays["ct.x"] = std::move(ct_x);
+}
+
 // A shard_map of the layer that gives the arrays of these names.
 auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& options,
                std::vector<std::string> results, bool backward, std::vector<LayerMeter>* meters,
@@ -166,10 +199,14 @@ auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& opt
     for (std::size_t i = 0; i < names.size(); ++i) arrays[names[i]] = blocks[i];
     LayerMeter* meter =
         meters == nullptr ? nullptr : &(*meters)[static_cast<std::size_t>(device.index())];
-    layer_forward(device, options, arrays, backward ? nullptr : meter, where);
-    if (backward) {
-      arrays.erase("y");
-      layer_backward(device, options, arrays, meter, where);
+    if (backward && options.microbatches > 1) {
+      accumulate(device, options, arrays, meter, where);
+    } else {
+      layer_forward(device, options, arrays, backward ? nullptr : meter, where);
+      if (backward) {
+        arrays.erase("y");
+        layer_backward(device, options, arrays, meter, where);
+      }
     }
     std::vector<Array> made;
     for (const std::string& name : results) made.push_back(arrays.at(name));
@@ -217,6 +254,11 @@ LayerCotangents mlp_vjp(const Mesh& mesh, const LayerOperands& operands, const S
   const Arguments given(operands, &ct_y);
   const bool gate = operands.w_gate.has_value();
   check_arguments(given, mesh, options.plan, gate);
+  const Index rows =
+      given.arrays[0].view().extents[0] / block_count(layer_specs(options.plan).x[0], mesh);
+  KREF_CHECK(options.microbatches >= 1 && rows % options.microbatches == 0,
+             "mlp: ", options.microbatches, " microbatches of the ", rows,
+             " rows that a device has, expected a divisor");
   std::vector<std::string> results{"ct.x", "ct.w_in", "ct.w_out"};
   if (gate) results.emplace_back("ct.w_gate");
   std::vector<Array> made =

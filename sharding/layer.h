@@ -22,6 +22,9 @@ struct LayerOptions {
   LayerPlan plan = {};
   Activation activation = Activation::kNone;
   std::optional<DType> hidden_dtype = {};  // not set: that of x
+  // Of mlp_vjp: parts into which a device's rows of x are cut, one after the other; the cotangents
+  // of the weights are accumulated in F32 and reduced once at the end.
+  Index microbatches = 1;
   LaunchOptions launch = {};
 };
 

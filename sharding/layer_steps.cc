@@ -11,17 +11,15 @@ using Kind = LayerStep::Kind;
 // Writes the lists down.
 class Steps {
  public:
-  explicit Steps(const LayerPlan& plan) : plan_(plan) {}
+  // accumulates: cotangents of weights are added up, and not yet reduced.
+  explicit Steps(const LayerPlan& plan, bool accumulates = false)
+      : plan_(plan), accumulates_(accumulates) {}
 
   std::vector<LayerStep> forward() {
     const std::string x = gathered_input("x", true);
     weight_product("a", x, "w_in");
     if (plan_.gate) weight_product("g", x, "w_gate");
-    if (plan_.keep_input && x != "x") {
-      // Stays until backward.
-    } else if (x != "x") {
-      drop(x);
-    }
+    if (x != "x" && !plan_.keep_input) drop(x);
     add({.kind = Kind::kHidden, .out = "h", .in = plan_.gate ? Names{"a", "g"} : Names{"a"}});
     const std::string w = gathered_weight("w_out");
     add({.kind = Kind::kProduct, .out = "y_sum", .in = {"h", w}});
@@ -42,13 +40,20 @@ class Steps {
          .in = plan_.gate ? Names{"ct.h", "a", "g"} : Names{"ct.h", "a"}});
     // The input is there again before its cotangent is asked for: nothing waits for it.
     const std::string x =
-        plan_.keep_input && uses_model_axis(plan_.strategy) ? "x_all" : gathered_input("x", false);
+        plan_.keep_input && gathers_input() ? "x_all" : gathered_input("x", false);
     weight_cotangent("w_in", x, "ct.a");
     if (plan_.gate) weight_cotangent("w_gate", x, "ct.g");
     if (x != "x") drop(x);
     weight_product_back("w_in", "ct.a", Kind::kProduct);
     if (plan_.gate) weight_product_back("w_gate", "ct.g", Kind::kAddProduct);
     scatter_output("ct.x");
+    return std::move(out_);
+  }
+
+  std::vector<LayerStep> reductions() {
+    reduce("w_out");
+    reduce("w_in");
+    if (plan_.gate) reduce("w_gate");
     return std::move(out_);
   }
 
@@ -69,10 +74,17 @@ class Steps {
   // Dimension of a weight that the data axis shards.
   static Index data_dimension(const std::string& weight) { return weight == "w_out" ? 1 : 0; }
 
-  // x or ct.y with all of D.
+  // Dimension of x and y that the model axis shards.
+  Index model_dimension() const { return plan_.form == ModelForm::kRows ? 0 : 1; }
+  bool gathers_input() const {
+    return uses_model_axis(plan_.strategy) && plan_.form != ModelForm::kReplicated;
+  }
+
+  // x or ct.y, whole along the model axis.
   std::string gathered_input(const std::string& name, bool critical) {
-    if (!uses_model_axis(plan_.strategy)) return name;
-    collect(name + "_all", name, AllGather{.axis_name = plan_.model_axis, .axis = 1, .tiled = true},
+    if (!gathers_input()) return name;
+    collect(name + "_all", name,
+            AllGather{.axis_name = plan_.model_axis, .axis = model_dimension(), .tiled = true},
             critical);
     return name + "_all";
   }
@@ -98,32 +110,44 @@ class Steps {
     add({.kind = kind, .out = "ct.x_sum", .in = {ct, w}, .trans_y = true});
     drop_gathered(w, weight);
   }
-  // x^T ct, which is summed over the data axis.
+  // x^T ct; its sum over devices follows, unless there is more to add.
   void weight_cotangent(const std::string& weight, const std::string& x, const std::string& ct) {
-    const std::string name = "ct." + weight, partial = name + "_sum";
-    add({.kind = Kind::kProduct, .out = partial, .in = {x, ct}, .trans_x = true});
-    std::string sum = partial;
-    if (uses_data_axis(plan_.strategy)) {
-      sum = name + "_f32";
-      if (shards_weights(plan_.strategy)) {
-        collect(sum, partial,
-                PsumScatter{.axis_name = plan_.data_axis,
-                            .scatter_dimension = data_dimension(weight),
-                            .tiled = true},
-                false);
-      } else {
-        collect(sum, partial, Psum{.axis_name = plan_.data_axis}, false);
-      }
-      drop(partial);
+    add({.kind = accumulates_ ? Kind::kAddProduct : Kind::kProduct,
+         .out = "ct." + weight + "_sum",
+         .in = {x, ct},
+         .trans_x = true});
+    if (!accumulates_) reduce(weight);
+  }
+  void reduce(const std::string& weight) {
+    const std::string name = "ct." + weight;
+    std::string sum = name + "_sum";
+    const auto next = [&](const std::string& out, LinearCollective collective) {
+      collect(out, sum, std::move(collective), false);
+      drop(sum);
+      sum = out;
+    };
+    if (shards_weights(plan_.strategy)) {
+      next(name + "_f32", PsumScatter{.axis_name = plan_.data_axis,
+                                      .scatter_dimension = data_dimension(weight),
+                                      .tiled = true});
+    } else if (uses_data_axis(plan_.strategy)) {
+      next(name + "_f32", Psum{.axis_name = plan_.data_axis});
     }
+    if (!plan_.slice_axis.empty()) next(name + "_slices", Psum{.axis_name = plan_.slice_axis});
     round(name, sum);
   }
   void scatter_output(const std::string& name) {
     std::string sum = name + "_sum";
     if (uses_model_axis(plan_.strategy)) {
-      collect(name + "_f32", sum,
-              PsumScatter{.axis_name = plan_.model_axis, .scatter_dimension = 1, .tiled = true},
-              true);
+      if (gathers_input()) {
+        collect(name + "_f32", sum,
+                PsumScatter{.axis_name = plan_.model_axis,
+                            .scatter_dimension = model_dimension(),
+                            .tiled = true},
+                true);
+      } else {
+        collect(name + "_f32", sum, Psum{.axis_name = plan_.model_axis}, true);
+      }
       drop(sum);
       sum = name + "_f32";
     }
@@ -135,6 +159,7 @@ class Steps {
   }
 
   const LayerPlan& plan_;
+  bool accumulates_;
   std::vector<LayerStep> out_;
 };
 
@@ -151,10 +176,15 @@ const char* name_of(LayerStrategy strategy) {
 }
 
 LayerSpecs layer_specs(const LayerPlan& plan) {
-  const SpecEntry data = uses_data_axis(plan.strategy) ? SpecEntry(plan.data_axis) : none;
-  const SpecEntry model = uses_model_axis(plan.strategy) ? SpecEntry(plan.model_axis) : none;
-  const SpecEntry shard = shards_weights(plan.strategy) ? data : none;
-  return {P{data, model}, P{shard, model}, P{model, shard}};
+  const bool models = uses_model_axis(plan.strategy);
+  std::vector<std::string> rows;
+  if (!plan.slice_axis.empty()) rows.push_back(plan.slice_axis);
+  if (uses_data_axis(plan.strategy)) rows.push_back(plan.data_axis);
+  if (models && plan.form == ModelForm::kRows) rows.push_back(plan.model_axis);
+  const SpecEntry model = models ? SpecEntry(plan.model_axis) : none;
+  const SpecEntry columns = plan.form == ModelForm::kColumns ? model : none;
+  const SpecEntry shard = shards_weights(plan.strategy) ? SpecEntry(plan.data_axis) : none;
+  return {P{SpecEntry(rows), columns}, P{shard, model}, P{model, shard}};
 }
 
 const PartitionSpec& spec_of(const LayerSpecs& specs, std::string_view name) {
@@ -171,6 +201,12 @@ void check_layer(const LayerPlan& plan, const Mesh& mesh, Index b, Index d, Inde
   };
   if (uses_data_axis(plan.strategy)) bound(plan.data_axis, "data_axis");
   if (uses_model_axis(plan.strategy)) bound(plan.model_axis, "model_axis");
+  if (!plan.slice_axis.empty()) {
+    bound(plan.slice_axis, "slice_axis");
+    KREF_CHECK(!(uses_data_axis(plan.strategy) && plan.slice_axis == plan.data_axis) &&
+                   !(uses_model_axis(plan.strategy) && plan.slice_axis == plan.model_axis),
+               "slice_axis is '", plan.slice_axis, "', expected another axis than the strategy's");
+  }
   KREF_CHECK(plan.strategy != LayerStrategy::kFsdpTp || plan.data_axis != plan.model_axis,
              "data_axis and model_axis are both '", plan.data_axis, "', expected two axes");
   const LayerSpecs specs = layer_specs(plan);
@@ -184,6 +220,11 @@ void check_layer(const LayerPlan& plan, const Mesh& mesh, Index b, Index d, Inde
 
 std::vector<LayerStep> forward_steps(const LayerPlan& plan) { return Steps(plan).forward(); }
 std::vector<LayerStep> backward_steps(const LayerPlan& plan) { return Steps(plan).backward(); }
+
+std::vector<LayerStep> accumulation_steps(const LayerPlan& plan) {
+  return Steps(plan, true).backward();
+}
+std::vector<LayerStep> reduction_steps(const LayerPlan& plan) { return Steps(plan).reductions(); }
 
 std::vector<std::string> saved_names(const LayerPlan& plan) {
   std::vector<std::string> made, out;

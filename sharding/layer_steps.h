@@ -49,6 +49,12 @@ constexpr bool shards_weights(LayerStrategy s) {
   return s == LayerStrategy::kFsdp || s == LayerStrategy::kFsdpTp;
 }
 
+// How x and y lie along the model axis, which has no part of them to spare: their columns, as
+// above; all of them on every device (Megatron's f and g: nothing is gathered, and a psum stands in
+// the place of each scatter); or their rows (sequence parallel: rows of what a device has along the
+// data axis are gathered and scattered, so x is P((X, Y))).
+enum class ModelForm { kColumns, kReplicated, kRows };
+
 // A layer and how a mesh runs it.
 struct LayerPlan {
   LayerStrategy strategy = LayerStrategy::kNone;
@@ -56,6 +62,10 @@ struct LayerPlan {
   bool gate = false;  // there is a w_gate
   // Keep the gathered x from forward to backward, which then need not gather it again.
   bool keep_input = false;
+  ModelForm form = ModelForm::kColumns;
+  // Data parallel over slices beside the strategy: an outer axis of the batch, x being P((S, X)),
+  // over which the cotangents of the weights are summed last, as shards. Empty: none.
+  std::string slice_axis = {};
 
   bool operator==(const LayerPlan&) const = default;
 };
@@ -81,7 +91,7 @@ struct LayerStep {
   enum class Kind {
     kCollective,       // out = collective(in[0])
     kProduct,          // out = in[0] in[1], in f32; either stored transposed
-    kAddProduct,       // out += in[0] in[1]
+    kAddProduct,       // out += in[0] in[1]; out = where there is no such array yet
     kHidden,           // h of a (and g)
     kHiddenCotangent,  // ct.a (and ct.g) of ct.h, a (and g)
     kRound,            // out = in[0], rounded to the layer's element type
@@ -102,6 +112,12 @@ std::vector<LayerStep> forward_steps(const LayerPlan& plan);
 std::vector<LayerStep> backward_steps(const LayerPlan& plan);
 // What forward saves: names of arrays that both lists have, but for those handed in.
 std::vector<std::string> saved_names(const LayerPlan& plan);
+
+// Gradient accumulation over parts of the batch (sharding_semantics 3.7): the steps of backward for
+// one part, which add to "ct.w_in_sum" and so on what the devices have so far; and those that
+// reduce the sums once, when all parts are through. Gathered weights are gathered for each part.
+std::vector<LayerStep> accumulation_steps(const LayerPlan& plan);
+std::vector<LayerStep> reduction_steps(const LayerPlan& plan);
 
 // "x_all = all_gather(Y, axis=1, tiled=true) of x (cp)"; "a = x_all w_in_all"; "drop w_in_all".
 std::string to_string(const LayerStep& step);

@@ -108,13 +108,20 @@ std::vector<LayerStepWork> layer_work(const LayerPlan& plan, const std::vector<L
   follower.set("w_gate", local(specs.w_in, d, f), dtype);
   follower.set("w_out", local(specs.w_out, f, d), dtype);
   // What forward leaves to backward.
-  const P tile = {uses_data_axis(plan.strategy) ? SpecEntry(plan.data_axis) : none,
-                  uses_model_axis(plan.strategy) ? SpecEntry(plan.model_axis) : none};
+  std::vector<std::string> rows;
+  if (!plan.slice_axis.empty()) rows.push_back(plan.slice_axis);
+  if (uses_data_axis(plan.strategy)) rows.push_back(plan.data_axis);
+  const SpecEntry model = uses_model_axis(plan.strategy) ? SpecEntry(plan.model_axis) : none;
+  const P tile = {SpecEntry(rows), model}, whole = {SpecEntry(rows)};
   follower.set("a", local(tile, b, f), DType::kF32);
   follower.set("g", local(tile, b, f), DType::kF32);
   follower.set("h", local(tile, b, f), hidden);
-  const P whole = {uses_data_axis(plan.strategy) ? SpecEntry(plan.data_axis) : none};
   follower.set("x_all", local(whole, b, d), dtype);
+  // The sums that are reduced after accumulation.
+  const P in_sum = {none, model}, out_sum = {model, none};
+  follower.set("ct.w_in_sum", local(in_sum, d, f), DType::kF32);
+  follower.set("ct.w_gate_sum", local(in_sum, d, f), DType::kF32);
+  follower.set("ct.w_out_sum", local(out_sum, f, d), DType::kF32);
   std::vector<LayerStepWork> out;
   for (const LayerStep& step : steps) out.push_back(follower.follow(step));
   return out;

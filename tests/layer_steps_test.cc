@@ -61,6 +61,32 @@ TEST_CASE("the collectives of 3.4, in order, critical or in the background") {
   CHECK(collectives(backward_steps(plan(S::kFsdpTp, true))).size() == 9);
 }
 
+TEST_CASE("f and g, rows, slices, and a reduction after several parts") {
+  using S = LayerStrategy;
+  LayerPlan p = plan(S::kFsdpTp);
+  p.form = ModelForm::kReplicated;
+  CHECK(collectives(forward_steps(p)) ==
+        Names{"AG_X w_in (bg)", "AG_X w_out (bg)", "AR_Y y_sum (cp)"});
+  CHECK(collectives(backward_steps(p)) == Names{"RS_X ct.w_out_sum (bg)", "AG_X w_out (bg)",
+                                                "RS_X ct.w_in_sum (bg)", "AG_X w_in (bg)",
+                                                "AR_Y ct.x_sum (cp)"});
+  p.form = ModelForm::kRows;
+  CHECK(collectives(forward_steps(p)) == collectives(forward_steps(plan(S::kFsdpTp))));
+  CHECK(collectives(backward_steps(p)) == collectives(backward_steps(plan(S::kFsdpTp))));
+  CHECK(to_string(layer_specs(p).x) == "P(('X', 'Y'), None)");
+  p = plan(S::kFsdp);
+  p.slice_axis = "S";
+  // Over the slow axis shards only, and nothing forward.
+  CHECK(collectives(forward_steps(p)) == collectives(forward_steps(plan(S::kFsdp))));
+  CHECK(collectives(backward_steps(p)) == Names{"RS_X ct.w_out_sum (bg)", "AR_S ct.w_out_f32 (bg)",
+                                                "AG_X w_out (bg)", "RS_X ct.w_in_sum (bg)",
+                                                "AR_S ct.w_in_f32 (bg)", "AG_X w_in (bg)"});
+  CHECK(collectives(accumulation_steps(p)) == Names{"AG_X w_out (bg)", "AG_X w_in (bg)"});
+  CHECK(collectives(reduction_steps(p)) == Names{"RS_X ct.w_out_sum (bg)", "AR_S ct.w_out_f32 (bg)",
+                                                 "RS_X ct.w_in_sum (bg)", "AR_S ct.w_in_f32 (bg)"});
+  CHECK(collectives(accumulation_steps(plan(S::kDp))).empty());
+}
+
 TEST_CASE("devices run the collectives of the list, each of them") {
   const Mesh mesh = Mesh::parse("X=2,Y=4");
   const Array x = mixed({8, 16}, 1), w_in = mixed({16, 24}, 2), w_out = mixed({24, 16}, 3),
