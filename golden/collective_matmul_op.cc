@@ -4,6 +4,7 @@
 #include "golden/matmul_op.h"
 #include "golden/matmul_sharded.h"
 #include "golden/options.h"
+#include "golden/plan.h"
 #include "sharding/collective_matmul.h"
 
 namespace kref {
@@ -101,6 +102,13 @@ std::map<std::string, Array> compute(const Run& run) {
 
 std::vector<Expectation> expect(const Run& run) { return expect_sharded_matmul(as_matmul(run)); }
 
+// That of matmul: the ring sends what the collective that it replaces sends.
+Plan plan(const Run& run) {
+  Plan out = plan_matmul(as_matmul(run));
+  out.summary = to_string(read_plan(run, read_operands(run)));
+  return out;
+}
+
 }  // namespace
 
 Operation collective_matmul_operation() {
@@ -130,6 +138,7 @@ Operation collective_matmul_operation() {
       .validate = validate,
       .compute = compute,
       .expect = expect,
+      .plan = plan,
   };
 }
 

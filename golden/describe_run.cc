@@ -15,7 +15,7 @@ constexpr std::string_view kCotangent = "ct.";
 
 struct Placed {
   std::string name;  // "in.x", "out.ct.x"
-  const Array* array;
+  Array array;
   std::string spec;   // "P('X', None)"; "" without a mesh
   std::string local;  // shape of a device's block; "" without a mesh
 };
@@ -32,11 +32,12 @@ OutSpec placement(const Run& run, bool in, std::string name) {
   return at == run.out_specs.end() ? OutSpec{} : at->second;
 }
 
-std::vector<Placed> tensors(const Run& run) {
+std::vector<Placed> tensors(const Operation& operation, const Run& given) {
+  const Run run = operation.placed == nullptr ? given : operation.placed(given);
   std::vector<Placed> out;
   for (const bool in : {true, false}) {
     for (const auto& [name, array] : in ? run.in : run.out) {
-      Placed t{(in ? "in." : "out.") + name, &array, "", ""};
+      Placed t{(in ? "in." : "out.") + name, array, "", ""};
       if (run.mesh) {
         const OutSpec spec = placement(run, in, name);
         t.spec = to_string(spec);
@@ -117,7 +118,7 @@ nlohmann::ordered_json json_of(const Plan& plan) {
 
 std::string describe_run(const Run& run) {
   const Operation& operation = checked(run);
-  const std::vector<Placed> all = tensors(run);
+  const std::vector<Placed> all = tensors(operation, run);
   std::string out = run.origin + ": " + run.op + ", " + operation.summary + "\n";
   if (run.mesh) {
     out += detail::cat("mesh ", to_string(*run.mesh), ", ", run.mesh->device_count(), " devices\n");
@@ -125,16 +126,16 @@ std::string describe_run(const Run& run) {
   std::size_t names = 0, arrays = 0, specs = 0;
   for (const Placed& t : all) {
     names = std::max(names, t.name.size());
-    arrays = std::max(arrays, to_string(*t.array).size());
+    arrays = std::max(arrays, to_string(t.array).size());
     specs = std::max(specs, t.spec.size());
   }
   for (const Placed& t : all) {
     out += "  " + padded(t.name, names) + "  ";
     if (!run.mesh) {
-      out += to_string(*t.array) + '\n';
+      out += to_string(t.array) + '\n';
       continue;
     }
-    out += padded(to_string(*t.array), arrays) + "  " + padded(t.spec, specs);
+    out += padded(to_string(t.array), arrays) + "  " + padded(t.spec, specs);
     out += "  " + t.local + " a device\n";
   }
   for (const auto& [name, value] : run.set.items())
@@ -150,9 +151,9 @@ nlohmann::ordered_json describe_run_json(const Run& run) {
   nlohmann::ordered_json out = {{"run", run.origin}, {"op", run.op}, {"set", run.set}};
   out["mesh"] = run.mesh ? nlohmann::ordered_json(to_string(*run.mesh)) : nlohmann::ordered_json();
   out["tensors"] = nlohmann::ordered_json::array();
-  for (const Placed& t : tensors(run)) {
-    nlohmann::ordered_json entry = {{"name", t.name}, {"dtype", name_of(t.array->dtype())}};
-    const std::span<const Index> shape = t.array->shape();
+  for (const Placed& t : tensors(operation, run)) {
+    nlohmann::ordered_json entry = {{"name", t.name}, {"dtype", name_of(t.array.dtype())}};
+    const std::span<const Index> shape = t.array.shape();
     entry["shape"] = std::vector<Index>(shape.begin(), shape.end());
     if (run.mesh) {
       entry["spec"] = t.spec;

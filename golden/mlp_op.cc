@@ -5,6 +5,7 @@
 
 #include "golden/dims.h"
 #include "golden/options.h"
+#include "golden/plan.h"
 
 namespace kref {
 namespace {
@@ -104,6 +105,20 @@ std::map<std::string, Array> compute(const Run& run) {
   return out;
 }
 
+// With the specs of the strategy.
+Run placed(const Run& run) {
+  Run out = run;
+  if (!run.mesh) return out;
+  const LayerSpecs specs = layer_specs(read_mlp(run).layer.plan);
+  for (const auto& entry : run.in) {
+    const std::string name(primal(entry.first));
+    if (name == "y") continue;
+    out.in_specs[name] = spec_of(specs, name);
+  }
+  out.out_specs["y"] = {specs.x, {}};
+  return out;
+}
+
 }  // namespace
 
 MlpRun read_mlp(const Run& run) {
@@ -180,6 +195,8 @@ std::vector<Operation> mlp_operations() {
       .validate = validate,
       .compute = compute,
       .expect = expect_mlp,
+      .plan = plan_mlp,
+      .placed = placed,
   };
   Operation vjp = mlp;
   vjp.name = "mlp.vjp";

@@ -51,6 +51,10 @@ struct Operation {
 
   // What each device does, for `describe RUN`. `run` has been validated. Null: nothing to tell.
   Plan (*plan)(const Run& run) = nullptr;
+
+  // The run with the specs that it leaves out because its options imply them. `run` has been
+  // validated. Null: it leaves none out.
+  Run (*placed)(const Run& run) = nullptr;
 };
 
 // Every operation of this build, in the order in which `list` prints them.

@@ -34,6 +34,7 @@ struct Plan {
 // Of validated runs.
 Plan plan_matmul(const Run& run);
 Plan plan_collective(const Run& run);
+Plan plan_mlp(const Run& run);
 
 // For people: operation, tensors with their placement, options and source of a run; then its plan,
 // where its operation has one. Error when the run is not valid.

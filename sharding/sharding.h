@@ -3,8 +3,10 @@
 #pragma once
 
 #include "sharding/collective_calls.h"
+#include "sharding/collective_matmul.h"
 #include "sharding/custom_vjp.h"
 #include "sharding/launch.h"
+#include "sharding/layer.h"
 #include "sharding/ragged.h"
 #include "sharding/reshard.h"
 #include "sharding/shard_map.h"

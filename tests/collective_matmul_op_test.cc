@@ -9,6 +9,7 @@
 #include <set>
 
 #include "golden/judge.h"
+#include "golden/plan.h"
 #include "tests/collective_runs.h"
 #include "tests/refusal.h"
 
@@ -83,6 +84,17 @@ TEST_CASE("the slip of the first published ring is wrong on every device but the
     }
     CHECK((wrong == 0) == (j < 3));
   }
+}
+
+TEST_CASE("a run is described with its ring") {
+  const Run run =
+      ring_run(R"({"axis_name": "X", "direction": "both"})", {"X=4", "None,X", "None,X"});
+  const std::string text = describe_run(run);
+  CAPTURE(text);
+  CHECK(text.find("plan: round X: x's contracting dimension, all_gather, both directions\n") !=
+        std::string::npos);
+  // Three of four blocks [8,4] of F32.
+  CHECK(describe_run_json(run)["plan"]["bytes"] == 3 * 8 * 4 * 4);
 }
 
 void has(const std::string& message, const std::string& part) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "golden/judge.h"
+#include "golden/plan.h"
 #include "tests/refusal.h"
 #include "tests/sharding_arrays.h"
 
@@ -140,6 +141,23 @@ TEST_CASE("one element off by little is found, with its device") {
   const Verdict verdict = judge(find_operation(run.op).expect(run).at(0), run.out.at("y"));
   CHECK(verdict.wrong == 1);
   CHECK(verdict.worst.device == "(X=0..1, Y=1)");
+}
+
+TEST_CASE("a run is described with the specs and the steps of its strategy") {
+  const std::string text = describe_run(recorded("mlp.vjp-16-X2Y4-f32i"));
+  for (const std::string part :
+       {"in.ct.y        F32[8,16]   P('X', 'Y')", "out.ct.w_out   F32[24,16]  P('Y', 'X')",
+        "plan: strategy fsdp_tp, forward and backward",
+        "  x_all = all_gather(Y, axis=1, tiled=true) of x (cp)\n", "  h = act(a) * g\n",
+        "psum_scatter(X, scatter_dimension=0, tiled=true) of ct.w_in_sum"}) {
+    CAPTURE(text);
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  // 5 collectives forward and 9 backward, since there is a gate.
+  const nlohmann::ordered_json json = describe_run_json(recorded("mlp.vjp-16-X2Y4-f32i"));
+  CHECK(json["plan"]["transfers"].size() == 14);
+  CHECK(json["plan"]["flops"] == 9 * 2.0 * 8 * 16 * 24 / 8);
 }
 
 void has(const std::string& message, const std::string& part) {
