@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives that move elements, exactly as the oracle says: every mesh, all choices of axes
-// in every order, tiled and untiled, every dimension.
+// in every order, tiled and untiled, every dimension; over the transport of threads and over one
+// that only copies.
 #include <doctest/doctest.h>
 
 #include "sharding/collective_calls.h"
 #include "tests/collective_oracle.h"
+#include "tests/far_transport.h"
 
 namespace kref {
 namespace {
@@ -19,22 +21,32 @@ struct Case {
   World input, expected;
 };
 
-// The same on all devices in one launch: whatever is wrong, by case and device.
-void check_cases(const Mesh& mesh, const std::vector<Case>& cases, DType type) {
-  std::vector<std::vector<Array>> inputs, results(static_cast<std::size_t>(mesh.device_count()));
+// The same on all devices in one launch, and in one with devices that are far from each other:
+// whatever is wrong, by case and device. Gives what went between the far ones.
+Index check_cases(const Mesh& mesh, const std::vector<Case>& cases, DType type) {
+  std::vector<std::vector<Array>> inputs;
   for (const Case& c : cases) inputs.push_back(oracle::arrays_of(c.input, type));
-  launch(mesh, [&](Device& device) {
-    const auto d = static_cast<std::size_t>(device.index());
-    for (std::size_t k = 0; k < cases.size(); ++k) {
-      results[d].push_back(apply(cases[k].op, device, inputs[k][d]));
-    }
-  });
-  for (std::size_t d = 0; d < results.size(); ++d) {
-    for (std::size_t k = 0; k < cases.size(); ++k) {
-      const std::string wrong = oracle::difference(results[d][k], cases[k].expected[d], type);
-      if (!wrong.empty()) FAIL_CHECK(cases[k].name, " ", name_of(type), " device ", d, ": ", wrong);
+  FarTraffic traffic;
+  for (const bool far : {false, true}) {
+    std::vector<std::vector<Array>> results(static_cast<std::size_t>(mesh.device_count()));
+    const auto body = [&](Device& device) {
+      const auto d = static_cast<std::size_t>(device.index());
+      for (std::size_t k = 0; k < cases.size(); ++k) {
+        results[d].push_back(apply(cases[k].op, device, inputs[k][d]));
+      }
+    };
+    far ? launch_far(mesh, body, traffic) : launch(mesh, body);
+    for (std::size_t d = 0; d < results.size(); ++d) {
+      for (std::size_t k = 0; k < cases.size(); ++k) {
+        const std::string wrong = oracle::difference(results[d][k], cases[k].expected[d], type);
+        if (!wrong.empty()) {
+          FAIL_CHECK(cases[k].name, " ", name_of(type), far ? " far" : "", " device ", d, ": ",
+                     wrong);
+        }
+      }
     }
   }
+  return traffic.fetched;
 }
 
 // The types by size; values must fit.
@@ -105,6 +117,7 @@ std::vector<Case> cases_of(const Where& where, Index spread, bool negative) {
 
 TEST_CASE("moves are exact on every mesh, over every choice of axes in every order") {
   std::size_t run = 0;
+  Index fetched = 0;
   for (const Mesh& mesh : oracle::meshes()) {
     for (const auto& [type, spread, negative] : kTypes) {
       std::vector<Case> cases;
@@ -114,11 +127,12 @@ TEST_CASE("moves are exact on every mesh, over every choice of axes in every ord
         const auto more = cases_of({mesh, axes}, spread, negative);
         cases.insert(cases.end(), more.begin(), more.end());
       }
-      check_cases(mesh, cases, type);
+      fetched += check_cases(mesh, cases, type);
       run += cases.size();
     }
   }
   CHECK(run > 3000);
+  CHECK(fetched > static_cast<Index>(run));
   MESSAGE(run, " moves");
 }
 
@@ -164,7 +178,8 @@ TEST_CASE("arrays without elements and of rank 0 move") {
       DType::kF32);
 }
 
-// Runs that are long, short and of every width the copies distinguish.
+// Runs that are long, short and of every width the copies distinguish; where they are fetched, of
+// more bytes than one fetch takes, alone or a few rows at a time.
 TEST_CASE("runs of every length are copied") {
   const Where where = {Mesh::parse("X=2"), "X"};
   for (const Index run : {1, 2, 3, 4, 8, 16, 32, 33, 70000}) {
@@ -177,6 +192,16 @@ TEST_CASE("runs of every length are copied") {
                   type);
     }
   }
+  const World rows = oracle::small_integers(2, {40, 2, 3000}, 120);
+  CHECK(check_cases(where.mesh,
+                    {{"rows", AllToAll{"X", 1, 0, true}, rows,
+                      oracle::all_to_all(where, rows, 1, 0, true)}},
+                    DType::kI8) == 2 * 2 * 4);
+  const World planes = oracle::small_integers(2, {3, 2, 40, 2, 500}, 120);
+  CHECK(check_cases(where.mesh,
+                    {{"planes", AllToAll{"X", 3, 1, true}, planes,
+                      oracle::all_to_all(where, planes, 3, 1, true)}},
+                    DType::kI8) == 2 * 2 * 3 * 2);
 }
 
 TEST_CASE("pshuffle takes from perm[i], ppermute indices wrap, pswapaxes swaps") {

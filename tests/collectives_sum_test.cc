@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives that reduce, exactly as the oracle says.
+// The collectives that reduce, exactly as the oracle says, over the transport of threads and over
+// one that only copies.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -7,6 +8,7 @@
 
 #include "sharding/collective_calls.h"
 #include "tests/collective_oracle.h"
+#include "tests/far_transport.h"
 
 namespace kref {
 namespace {
@@ -23,17 +25,20 @@ struct Case {
   DType type;
 };
 
-void check_cases(const Mesh& mesh, const std::vector<Case>& cases) {
-  std::vector<std::vector<Array>> results(static_cast<std::size_t>(mesh.device_count()));
-  launch(mesh, [&](Device& device) {
-    const auto d = static_cast<std::size_t>(device.index());
-    for (const Case& c : cases) results[d].push_back(c.body(device, c.input[d]));
-  });
-  for (std::size_t d = 0; d < results.size(); ++d) {
-    for (std::size_t k = 0; k < cases.size(); ++k) {
-      const Case& c = cases[k];
-      const std::string wrong = oracle::difference(results[d][k], c.expected[d], c.type);
-      if (!wrong.empty()) FAIL_CHECK(c.name, " device ", d, ": ", wrong);
+void check_cases(const Mesh& mesh, const std::vector<Case>& cases, FarTraffic& traffic) {
+  for (const bool far : {false, true}) {
+    std::vector<std::vector<Array>> results(static_cast<std::size_t>(mesh.device_count()));
+    const auto body = [&](Device& device) {
+      const auto d = static_cast<std::size_t>(device.index());
+      for (const Case& c : cases) results[d].push_back(c.body(device, c.input[d]));
+    };
+    far ? launch_far(mesh, body, traffic) : launch(mesh, body);
+    for (std::size_t d = 0; d < results.size(); ++d) {
+      for (std::size_t k = 0; k < cases.size(); ++k) {
+        const Case& c = cases[k];
+        const std::string wrong = oracle::difference(results[d][k], c.expected[d], c.type);
+        if (!wrong.empty()) FAIL_CHECK(c.name, far ? " far" : "", " device ", d, ": ", wrong);
+      }
     }
   }
 }
@@ -94,6 +99,7 @@ void add_cases(std::vector<Case>& out, const Where& where, const oracle::Coordin
 
 TEST_CASE("reductions are exact on every mesh, over every choice of axes in every order") {
   std::size_t run = 0;
+  FarTraffic traffic;
   for (const Mesh& mesh : oracle::meshes()) {
     std::vector<Case> cases;
     for (const AxisNames& axes : oracle::axis_choices(mesh)) {
@@ -101,14 +107,17 @@ TEST_CASE("reductions are exact on every mesh, over every choice of axes in ever
       // 19999 elements: large enough to be shared out, and no number of members divides them.
       add_cases(cases, {mesh, axes}, {19999}, DType::kI32, 100000, true);
     }
-    check_cases(mesh, cases);
+    check_cases(mesh, cases, traffic);
     run += cases.size();
   }
   CHECK(run > 1300);
+  CHECK(traffic.fetched > static_cast<Index>(run));
+  CHECK(traffic.put > static_cast<Index>(run));
   MESSAGE(run, " reductions");
 }
 
 TEST_CASE("reductions of every element type, small and shared out") {
+  FarTraffic traffic;
   for (const char* mesh : {"X=2", "X=3", "X=2,Y=2"}) {
     const Where where = {Mesh::parse(mesh), Mesh::parse(mesh).axes().size() == 1
                                                 ? AxisNames("X")
@@ -123,12 +132,13 @@ TEST_CASE("reductions of every element type, small and shared out") {
         add_cases(cases, where, shape, type, narrow ? 1 : 30, negative);
       }
     }
-    check_cases(where.mesh, cases);
+    check_cases(where.mesh, cases, traffic);
   }
 }
 
 TEST_CASE("reductions within axis_index_groups, which may differ in size for some") {
   const Mesh mesh = Mesh::parse("X=2,Y=4");
+  FarTraffic traffic;
   std::vector<Case> cases;
   const Where even = {mesh, axes("X", "Y"), {{0, 2, 4, 6}, {7, 5, 3, 1}}};
   add_cases(cases, even, {2, 3}, DType::kF32, 1000, true);
@@ -148,16 +158,17 @@ TEST_CASE("reductions within axis_index_groups, which may differ in size for som
          oracle::folded(uneven, x, [](double a, double b) { return std::max(a, b); }),
          DType::kF32});
   }
-  check_cases(mesh, cases);
+  check_cases(mesh, cases, traffic);
 }
 
 TEST_CASE("arrays without elements, of rank 0, and no axes") {
   const Where where = {Mesh::parse("X=3"), "X"};
+  FarTraffic traffic;
   std::vector<Case> cases;
   add_cases(cases, where, {}, DType::kF32, 100, true);
   add_cases(cases, where, {3, 0}, DType::kBF16, 100, true);
   add_cases(cases, {where.mesh, AxisNames()}, {2, 2}, DType::kBool, 1, false);
-  check_cases(where.mesh, cases);
+  check_cases(where.mesh, cases, traffic);
 }
 
 TEST_CASE("a NaN wins in pmax and pmin, the first one in pargmax; -0 is less than +0") {

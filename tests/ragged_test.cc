@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/collective_oracle.h"
+#include "tests/far_transport.h"
 #include "tests/refusal.h"
 
 namespace kref {
@@ -38,17 +39,18 @@ struct Part {
   }
 };
 
-// The operation on a line of devices, or over groups of one.
+// The operation on a line of devices, or over groups of one; with traffic: on devices that are far
+// from each other.
 std::vector<Rows> exchanged(const Mesh& mesh, const std::vector<Part>& parts, const AxisNames& axes,
-                            const AxisIndexGroups& groups = {}) {
-  std::vector<Rows> out;
-  for (const Array& r : oracle::run(mesh, [&](Device& d) {
-         const Part& p = parts[static_cast<std::size_t>(d.index())];
-         return ragged_all_to_all(d, vector_of(p.operand), vector_of(p.output), p.slices(), axes,
-                                  groups);
-       })) {
-    out.push_back(integers(r));
-  }
+                            const AxisIndexGroups& groups = {}, FarTraffic* traffic = nullptr) {
+  std::vector<Rows> out(static_cast<std::size_t>(mesh.device_count()));
+  const auto body = [&](Device& d) {
+    const auto at = static_cast<std::size_t>(d.index());
+    const Part& p = parts[at];
+    out[at] = integers(
+        ragged_all_to_all(d, vector_of(p.operand), vector_of(p.output), p.slices(), axes, groups));
+  };
+  traffic != nullptr ? launch_far(mesh, body, *traffic) : launch(mesh, body);
   return out;
 }
 
@@ -129,6 +131,7 @@ std::vector<Rows> expected(const Where& where, const std::vector<Part>& parts, I
 
 TEST_CASE("random slices arrive, and the adjoint identity holds") {
   std::size_t identities = 0;
+  FarTraffic traffic;
   for (const Mesh& mesh : oracle::meshes()) {
     for (const AxisNames& axes : oracle::axis_choices(mesh)) {
       const Where where = {mesh, axes};
@@ -137,6 +140,7 @@ TEST_CASE("random slices arrive, and the adjoint identity holds") {
         const auto parts = random_parts(where, rows, each, 7u + static_cast<unsigned>(identities));
         const auto wanted = expected(where, parts, each);
         CHECK(exchanged(mesh, parts, axes) == wanted);
+        CHECK(exchanged(mesh, parts, axes, {}, &traffic) == wanted);
         // <A (x, w), y> = <x, x_ct> + <w, w_ct> with y as another set of rows.
         const auto ys = random_parts(where, rows, each, 99);
         std::vector<RaggedCotangents> cts(parts.size());
@@ -159,6 +163,9 @@ TEST_CASE("random slices arrive, and the adjoint identity holds") {
     }
   }
   CHECK(identities == 82);
+  // Every row that arrived was asked for in place first; the members' vectors were not.
+  CHECK(traffic.refused > 1000);
+  CHECK(traffic.fetched > traffic.refused);
   MESSAGE(identities, " adjoint identities of ragged_all_to_all");
 }
 
