@@ -113,7 +113,8 @@ Value concatenate(const std::vector<Value>& parts, Index dimension,
 // numpy.broadcast_to: aligned at the last dimension; extents of 1 are repeated.
 Value broadcast_to(const Value& x, const std::vector<Index>& shape,
                    CallSite where = CallSite::here());
-// Over some dimensions, which are dropped; over all of them. f32 sums for narrower floats.
+// Over some dimensions, which are dropped; over all of them. f32 sums for narrower floats. Error
+// for an x that is unreduced of kind max or min, as for neg.
 Value sum(const Value& x, const std::vector<Index>& dimensions, CallSite where = CallSite::here());
 Value sum(const Value& x, CallSite where = CallSite::here());
 

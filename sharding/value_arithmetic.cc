@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element by element operations on Values, with their derivatives.
 #include <algorithm>
+#include <array>
 
 #include "sharding/graph.h"
 #include "sharding/local_math.h"
@@ -193,8 +194,12 @@ Value scale(const Value& x, double factor, CallSite where) {
   });
 }
 Value neg(const Value& x, CallSite where) {
-  return detail::record_unary(std::make_shared<detail::UnaryPrimitive>(UnaryOp::kNeg), x, x.dtype(),
-                              x.state(), where);
+  // Linear, so of terms of a sum: the negated terms of a maximum are those of a minimum.
+  return detail::at_line(where, [&] {
+    return detail::record_unary(
+        std::make_shared<detail::UnaryPrimitive>(UnaryOp::kNeg), x, x.dtype(),
+        detail::result_state(Arithmetic::kAdd, "neg", std::array{x.state()}, x.graph()), where);
+  });
 }
 Value sin(const Value& x, CallSite where) {
   return detail::record_nonlinear(UnaryOp::kSin, x, where);

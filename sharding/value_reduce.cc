@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and repetitions of Values, which transpose to each other.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "sharding/graph.h"
@@ -89,7 +90,10 @@ Value sum(const Value& x, const std::vector<Index>& dimensions, CallSite where) 
     for (std::size_t d = 0; d < x.rank(); ++d) {
       if (!std::ranges::binary_search(sorted, static_cast<Index>(d))) shape.push_back(x.extent(d));
     }
-    return detail::record_linear(std::make_shared<detail::SumPrimitive>(sorted), x, shape, where);
+    ValueState state =
+        detail::result_state(Arithmetic::kReduceSum, "sum", std::array{x.state()}, x.graph());
+    return x.graph().add(std::make_shared<detail::SumPrimitive>(sorted), std::span(&x, 1),
+                         x.dtype(), shape, std::move(state), where);
   });
 }
 

@@ -246,6 +246,21 @@ TEST_CASE("behaviour 60: unreduced values are stored as varying ones, and psum a
   CHECK(values(back(there(iota({4})))) == std::vector<double>{0, 1, 2, 3});
 }
 
+TEST_CASE("behaviour 63, typed: terms of a maximum are neither summed nor negated") {
+  const Mesh mesh = Mesh::parse("x=2");
+  const auto added = [](Tracer&, const Value& x) { return sum(x, std::vector<Index>{0}); };
+  const auto negated = [](Tracer&, const Value& x) { return -x; };
+  for (const UnreducedKind kind : {UnreducedKind::kMax, UnreducedKind::kMin}) {
+    const Placement terms(P(), {.unreduced = {"x"}, .kind = kind});
+    const std::string found = std::string("expected unreduced_kind=sum, found ") + to_string(kind);
+    CHECK(says(message(mesh, terms, terms, iota({2, 3}), added), ("sum: " + found).c_str()));
+    CHECK(says(message(mesh, terms, terms, iota({2, 3}), negated), ("neg: " + found).c_str()));
+  }
+  const Placement terms(P(), {.unreduced = {"x"}});
+  CHECK(run(mesh, terms, terms, iota({2, 3}), added) == std::vector<double>{3, 12});
+  CHECK(run(mesh, terms, terms, iota({2, 2}), negated) == std::vector<double>{0, -1, -2, -3});
+}
+
 TEST_CASE("a body that breaks a rule of its operations is refused with the types") {
   const Mesh mesh = Mesh::parse("x=2");
   const Array x = iota({4, 4});
