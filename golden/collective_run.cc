@@ -5,6 +5,7 @@
 
 #include "golden/operation.h"
 #include "golden/options.h"
+#include "sharding/collective_traits.h"
 
 namespace kref {
 namespace {
@@ -68,14 +69,12 @@ AxisIndexGroups given_groups(const Options& options) {
   return groups;
 }
 
-void set_groups(const Run& run, const Options& options, CollectiveRun& c) {
-  c.axis_name = axis_name(options);
-  c.given_groups = given_groups(options);
-  const bool any =
-      c.which == Collective::kPsum || c.which == Collective::kPmax || c.which == Collective::kPmin;
+// The groups of the value, which is set.
+void set_groups(const Run& run, CollectiveRun& c) {
+  const GroupSizes sizes =
+      std::visit([](const auto& value) { return detail::group_sizes(value); }, c.value);
   try {
-    check_groups(c.mesh, c.axis_name, c.given_groups, any ? GroupSizes::kAny : GroupSizes::kEqual,
-                 run.op);
+    check_groups(c.mesh, c.axis_name, c.given_groups, sizes, run.op);
   } catch (const Error& e) {
     throw Error(detail::cat(run.origin, ": ", e.what()));
   }
@@ -115,6 +114,8 @@ void check_order(const Run& run, const CollectiveRun& c) {
 
 // The option and the value of the sharding layer: dimensions as given.
 void set_value(const Options& options, CollectiveRun& c) {
+  c.axis_name = axis_name(options);
+  c.given_groups = given_groups(options);
   const AxisNames axes(c.axis_name);
   const AxisIndexGroups& groups = c.given_groups;
   switch (c.which) {
@@ -235,8 +236,8 @@ CollectiveRun read_collective(const Run& run) {
                ", expected a float type: nothing else has a gradient");
   }
   set_specs(run, c);
-  set_groups(run, options, c);
   set_value(options, c);
+  set_groups(run, c);
   if (c.which == Collective::kPpermute) check_order(run, c);
   try {
     set_result(c);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "dsl/thread_share.h"
-#include "sharding/collectives.h"
+#include "sharding/collective_traits.h"
 
 namespace kref::detail {
 
@@ -34,34 +34,6 @@ std::string options_string(const AllToAll& op);
 std::string options_string(const Ppermute& op);
 std::string options_string(const Pbroadcast& op);
 std::string options_string(const PsumTo& op);
-
-// The name that JAX has for it: pmax and pmin are one value.
-template <class Op>
-const char* name_of_op(const Op& op) {
-  if constexpr (std::is_same_v<Op, Pmax>) return op.min ? "pmin" : "pmax";
-  if constexpr (std::is_same_v<Op, Pargmax>) return op.min ? "pargmin" : "pargmax";
-  return Op::kName;
-}
-
-template <class Op>
-const AxisIndexGroups& groups_of(const Op& op) {
-  static const AxisIndexGroups none;
-  if constexpr (requires { op.axis_index_groups; }) {
-    return op.axis_index_groups;
-  } else {
-    return none;
-  }
-}
-
-// Where the result depends on the size of the group, the groups have one size.
-template <class Op>
-GroupSizes group_sizes(const Op& op) {
-  if constexpr (std::is_same_v<Op, Pvary>) return op.mean ? GroupSizes::kEqual : GroupSizes::kAny;
-  constexpr bool equal = std::is_same_v<Op, AllGather> || std::is_same_v<Op, OwnSlice> ||
-                         std::is_same_v<Op, PsumScatter> || std::is_same_v<Op, AllToAll> ||
-                         std::is_same_v<Op, Pmean>;
-  return equal ? GroupSizes::kEqual : GroupSizes::kAny;
-}
 
 // Runs f; an Error of this device gets the place of the call.
 template <class F>

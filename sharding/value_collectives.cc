@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sharding/collective_state.h"
+#include "sharding/collective_traits.h"
 #include "sharding/graph.h"
 #include "sharding/value_rules.h"
 
@@ -57,11 +58,7 @@ class CollectivePrimitive final : public Primitive {
  public:
   explicit CollectivePrimitive(Op op) : op_(std::move(op)) {}
 
-  std::string name() const override {
-    if constexpr (std::is_same_v<Op, Pmax>) return op_.min ? "pmin" : "pmax";
-    if constexpr (std::is_same_v<Op, Pargmax>) return op_.min ? "pargmin" : "pargmax";
-    return Op::kName;
-  }
+  std::string name() const override { return name_of_op(op_); }
   std::string text() const override {
     if constexpr (kLinear) return to_string(LinearCollective(op_));
     return cat(name(), '(', to_string(op_.axis_name), ')');
@@ -116,18 +113,11 @@ Value record_unlocated(const Op& op, const Value& x, CallSite where) {
   } else {
     state.result = x.state();
   }
-  Index n = 0;
-  if constexpr (requires { op.axis_index_groups; }) {
-    // Reductions alone may have groups of several sizes.
-    constexpr bool kAny = std::is_same_v<Op, Psum> || std::is_same_v<Op, Pmean> ||
-                          std::is_same_v<Op, Pmax> || std::is_same_v<Op, Pvary>;
-    check_groups(mesh, op.axis_name, op.axis_index_groups,
-                 kAny ? GroupSizes::kAny : GroupSizes::kEqual, Op::kName);
-    if (!op.axis_index_groups.empty()) n = static_cast<Index>(op.axis_index_groups[0].size());
-  } else {
-    check_groups(mesh, op.axis_name, {}, GroupSizes::kAny, Op::kName);
-  }
-  if (n == 0) n = axis_size(mesh, op.axis_name);
+  const AxisIndexGroups& groups = groups_of(op);
+  check_groups(mesh, op.axis_name, groups, group_sizes(op), name_of_op(op));
+  // Of groups of several sizes what the smallest one cannot do is refused: all of them run it.
+  Index n = axis_size(mesh, op.axis_name);
+  for (const auto& group : groups) n = std::min(n, static_cast<Index>(group.size()));
   const Value operand = graph.cast(x, state.casts, where);
   return graph.add(std::make_shared<CollectivePrimitive<Op>>(op), std::span(&operand, 1),
                    op.result_dtype(x.dtype()), op.result_shape(x.shape(), n), state.result, where);

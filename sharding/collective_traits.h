@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs from one collective to the next beside shapes: its name, its groups, and which
+// groups it may have. For devices, typed bodies and run files alike.
+#pragma once
+
+#include <type_traits>
+
+#include "sharding/collectives.h"
+
+namespace kref::detail {
+
+// The name that JAX has for it: pmax and pmin are one value.
+template <class Op>
+const char* name_of_op(const Op& op) {
+  if constexpr (std::is_same_v<Op, Pmax>) return op.min ? "pmin" : "pmax";
+  if constexpr (std::is_same_v<Op, Pargmax>) return op.min ? "pargmin" : "pargmax";
+  return Op::kName;
+}
+
+// Its axis_index_groups; none where it takes none.
+template <class Op>
+const AxisIndexGroups& groups_of(const Op& op) {
+  static const AxisIndexGroups none;
+  if constexpr (requires { op.axis_index_groups; }) {
+    return op.axis_index_groups;
+  } else {
+    return none;
+  }
+}
+
+// Where the result depends on the size of the group, the groups have one size.
+template <class Op>
+GroupSizes group_sizes(const Op& op) {
+  if constexpr (std::is_same_v<Op, Pvary>) return op.mean ? GroupSizes::kEqual : GroupSizes::kAny;
+  constexpr bool equal = std::is_same_v<Op, AllGather> || std::is_same_v<Op, OwnSlice> ||
+                         std::is_same_v<Op, PsumScatter> || std::is_same_v<Op, AllToAll> ||
+                         std::is_same_v<Op, Pmean>;
+  return equal ? GroupSizes::kEqual : GroupSizes::kAny;
+}
+
+}  // namespace kref::detail
