@@ -21,7 +21,6 @@ class ConstantPrimitive final : public Primitive {
                        CallSite) const override {
     return {};
   }
-  const Array& array() const { return array_; }
 
  private:
   Array array_;
@@ -130,10 +129,9 @@ Value record(const Op& op, const Value& x, CallSite where) {
 }
 
 // Whether x is the same constant on every device, which a sum need not move.
-const Array* constant_of(const Value& x) {
+bool is_constant(const Value& x) {
   const Node& node = x.graph().node(x.node());
-  const auto* constant = dynamic_cast<const ConstantPrimitive*>(node.op.get());
-  return constant == nullptr ? nullptr : &constant->array();
+  return dynamic_cast<const ConstantPrimitive*>(node.op.get()) != nullptr;
 }
 
 }  // namespace
@@ -166,16 +164,19 @@ Value apply(const LinearCollective& op, const Value& x, CallSite where) {
 
 Value psum(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& groups,
            CallSite where) {
-  if (const Array* constant = detail::constant_of(x); constant != nullptr) {
+  const Psum op{axis_name, groups};
+  const bool even = std::ranges::all_of(
+      groups, [&](const auto& group) { return group.size() == groups[0].size(); });
+  if (even && detail::is_constant(x)) {
     detail::at_line(where, [&] {
-      check_groups(x.mesh(), axis_name, groups, GroupSizes::kAny, "psum");
+      check_groups(x.mesh(), axis_name, groups, detail::group_sizes(op), "psum");
       return 0;
     });
     const Index n =
         groups.empty() ? axis_size(x.mesh(), axis_name) : static_cast<Index>(groups[0].size());
-    return scale(x, static_cast<double>(n), where);
+    return scale(convert(x, op.result_dtype(x.dtype()), where), static_cast<double>(n), where);
   }
-  return detail::record(Psum{axis_name, groups}, x, where);
+  return detail::record(op, x, where);
 }
 
 Value pmean(const Value& x, const AxisNames& axis_name, CallSite where) {
