@@ -80,6 +80,11 @@ double largest_group(Index outer, Index k, Index outer_stride, Index k_stride,
   return static_cast<double>(most);
 }
 
+// May a finite number have become infinite?
+bool passes_range(const InexactNumber& x) {
+  return std::isfinite(x.value) && !(std::fabs(x.value) + x.worst < kRange);
+}
+
 // As F32, whose neighbours decide what rounds alike.
 std::vector<Repeats> repeats_of(Index rows, Index columns, const std::vector<double>& values,
                                 bool along_columns, Index k) {
@@ -176,7 +181,8 @@ Inexact product(const Inexact& x, const Inexact& y, Index more) {
         out.bias_[e] += std::min(tiny, size) + steps * 0x1p-52 * size;
       }
       out.sigma_[e] = std::sqrt(spread);
-      out.overflow_[e] = x_over[at_index(i)] | y_over[at_index(j)] | (size >= kRange ? 1 : 0);
+      out.overflow_[e] = x_over[at_index(i)] | y_over[at_index(j)] |
+                         (std::isfinite(magnitude[e]) && size >= kRange ? 1 : 0);
     }
   }
   return out;
@@ -196,7 +202,7 @@ Inexact sum(const Inexact& x, const Inexact& y) {
       s.sigma = std::hypot(s.sigma, step);
       s.worst += step;
     }
-    s.overflow = s.overflow || std::fabs(s.value) + s.worst >= kRange;
+    s.overflow = s.overflow || passes_range(s);
     out.set(i, s);
   }
   return out;
@@ -217,7 +223,7 @@ InexactNumber times(const InexactNumber& x, const InexactNumber& y) {
   double step = kUnit * size;
   if (size > 0 && size < flush_limit(DType::kF32)) step = size;
   out.bias += step, out.worst += step;
-  out.overflow = out.overflow || size >= kRange;
+  out.overflow = out.overflow || passes_range(out);
   return out;
 }
 
