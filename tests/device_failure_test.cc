@@ -80,14 +80,21 @@ TEST_CASE("whatever else must agree: shape, rank, element type, options, order o
 
 TEST_CASE("one device sums over another axis") {
   const Mesh mesh = Mesh::parse("X=2,Y=2");
-  const std::string message =
-      drill(mesh, [](Device& device) { summed(device, device.index() == 1 ? "X" : "Y", 1); });
-  // (0, 1) waits for (1, 1), which returns or waits; (0, 0) waits for (0, 1).
-  CHECK(message.find("device (X=") == 0);
-  CHECK(first_line(message).find("psum over ") != std::string::npos);
-  CHECK(first_line(message).find(kFile) != std::string::npos);
-  CHECK(line_of(message, mesh, 1).find("waits in psum over X, i32[1] at device_failure_test.cc:") ==
-        0);
+  std::string line;
+  const std::string message = drill(mesh, [&](Device& device) {
+    if (device.index() == 1) {
+      line = here(), summed(device, "X", 1);
+    } else {
+      summed(device, "Y", 1);
+    }
+  });
+  // (1, 0) and (1, 1) are through; (0, 1) waits for (1, 1), and (0, 0) for (0, 1).
+  CHECK(first_line(message) ==
+        "device (X=1, Y=1): returned, but device (X=0, Y=1) waits for it in psum over X at " +
+            line);
+  CHECK(line_of(message, mesh, 1) ==
+        "waits in psum over X, i32[1] at " + line + ", for device (X=1, Y=1)");
+  CHECK(line_of(message, mesh, 3) == "returned");
 }
 
 TEST_CASE("collectives in another order: found at once, not at the limit") {
@@ -107,10 +114,24 @@ TEST_CASE("collectives in another order: found at once, not at the limit") {
     CHECK(first.starts_with("device (X="));
     CHECK(first.find(std::string("psum over X at ") + kFile) != std::string::npos);
     CHECK(first.find(std::string("all_gather over Y at ") + kFile) != std::string::npos);
-    // Of four devices all are in the circle; of sixteen the others need not have come yet.
+    // Of four devices all are in the circle; of sixteen at least four are, two on either side, and
+    // the others need not have come yet.
+    Index sums = 0, gathers = 0, others = 0;
     for (Index k = 0; k < mesh.device_count(); ++k) {
-      CHECK(line_of(message, mesh, k).starts_with(mesh.device_count() == 4 ? "waits in " : ""));
+      const std::string doing = line_of(message, mesh, k);
+      const bool even = (k / axis_size(mesh, "Y") + k % axis_size(mesh, "Y")) % 2 == 0;
+      const char* const waits = even ? "waits in psum over X, " : "waits in all_gather over Y, ";
+      if (doing == "computes") {
+        ++others;
+        CHECK(first.find("device " + mesh.device_name(k)) == std::string::npos);
+        continue;
+      }
+      CHECK_MESSAGE(doing.starts_with(waits), message);
+      ++(even ? sums : gathers);
     }
+    CHECK(sums >= 2);
+    CHECK(gathers >= 2);
+    CHECK((mesh.device_count() == 16 || others == 0));
   }
   // Where nobody waits for himself, the order is free.
   check_usable(Mesh::parse("X=2,Y=2"));
