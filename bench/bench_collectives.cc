@@ -5,15 +5,20 @@
 // before the timing.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/collective_cases.h"
 #include "sharding/collective_calls.h"
 #include "sharding/launch.h"
+#include "sharding/ragged.h"
+#include "sharding/shard_map.h"
 
 namespace kref::bench {
 namespace {
@@ -23,8 +28,7 @@ using Clock = std::chrono::steady_clock;
 Mesh line_of(Index devices) { return Mesh({{"X", devices}}); }
 
 // What device d holds: small integers, exact in every sum.
-Array operand(Index device, Index elements) {
-  const Index shape[] = {elements};
+Array operand(Index device, const std::vector<Index>& shape) {
   Array out = Array::unwritten(DType::kF32, shape);
   std::span<float> values = out.mutable_elements<float>();
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -36,19 +40,67 @@ double value(Index device, Index i) { return static_cast<double>((i * 7 + device
 
 struct Collective {
   const char* name;
-  // Elements of the operand where the larger side has `elements`.
-  Index (*operand_elements)(Index elements, Index n);
+  // Shape of the operand where the larger side has `elements`.
+  std::vector<Index> (*shape)(Index elements, Index n);
   Array (*run)(Device& device, const Array& x);
   // Element i of member `rank`'s result.
   double (*expected)(Index rank, Index i, Index elements, Index n);
 };
 
-Index all(Index elements, Index) { return elements; }
-Index share(Index elements, Index n) { return elements / n; }
+std::vector<Index> all(Index elements, Index) { return {elements}; }
+std::vector<Index> share(Index elements, Index n) { return {elements / n}; }
+std::vector<Index> rows(Index elements, Index n) { return {n, elements / n}; }
 double sum_at(Index i, Index n) {
   double out = 0;
   for (Index j = 0; j < n; ++j) out += value(j, i);
   return out;
+}
+
+// Of the member that has it.
+Index largest_at(Index i, Index n) {
+  Index out = 0;
+  for (Index j = 1; j < n; ++j) out = value(j, i) > value(out, i) ? j : out;
+  return out;
+}
+double smallest_at(Index i, Index n) {
+  double out = value(0, i);
+  for (Index j = 1; j < n; ++j) out = std::min(out, value(j, i));
+  return out;
+}
+
+// Rows that member a sends to member b or gets from it: half a share or one and a half, in turns,
+// so that those of a member add up to all it has, n being even.
+Index sent(Index a, Index b, Index elements, Index n) {
+  const Index half = elements / n / 2;
+  return (a + b) % 2 == 0 ? half : 3 * half;
+}
+// Those before: to or from the members 0 .. b - 1.
+Index before(Index a, Index b, Index elements, Index n) {
+  Index out = 0;
+  for (Index k = 0; k < b; ++k) out += sent(a, k, elements, n);
+  return out;
+}
+Array ragged(Device& device, const Array& x) {
+  const Index n = device.axis_size("X"), own = device.index(), elements = x.size();
+  const Index shape[] = {n};
+  RaggedSlices s;
+  const auto filled = [&](const auto& of) {
+    Array out = Array::unwritten(DType::kI64, shape);
+    for (Index j = 0; j < n; ++j) {
+      out.mutable_elements<std::int64_t>()[static_cast<std::size_t>(j)] = of(j);
+    }
+    return out;
+  };
+  s.input_offsets = filled([&](Index j) { return before(own, j, elements, n); });
+  s.send_sizes = filled([&](Index j) { return sent(own, j, elements, n); });
+  s.output_offsets = filled([&](Index j) { return before(j, own, elements, n); });
+  s.recv_sizes = s.send_sizes;
+  return ragged_all_to_all(device, x, x, s, "X");
+}
+double ragged_at(Index rank, Index i, Index elements, Index n) {
+  Index from = n - 1;
+  while (before(rank, from, elements, n) > i) --from;
+  return value(from, before(from, rank, elements, n) + i - before(rank, from, elements, n));
 }
 
 const Collective kCollectives[] = {
@@ -74,6 +126,19 @@ const Collective kCollectives[] = {
      [](Index rank, Index i, Index, Index n) { return value((rank + n - 1) % n, i); }},
     {"pbroadcast", all, [](Device& d, const Array& x) { return pbroadcast(d, x, "X", 0); },
      [](Index, Index i, Index, Index) { return value(0, i); }},
+    {"pmean", all, [](Device& d, const Array& x) { return pmean(d, x, "X"); },
+     [](Index, Index i, Index, Index n) { return sum_at(i, n) / static_cast<double>(n); }},
+    {"pmax", all, [](Device& d, const Array& x) { return pmax(d, x, "X"); },
+     [](Index, Index i, Index, Index n) { return value(largest_at(i, n), i); }},
+    {"pmin", all, [](Device& d, const Array& x) { return pmin(d, x, "X"); },
+     [](Index, Index i, Index, Index n) { return smallest_at(i, n); }},
+    {"pargmax", all, [](Device& d, const Array& x) { return pargmax(d, x, "X"); },
+     [](Index, Index i, Index, Index n) { return static_cast<double>(largest_at(i, n)); }},
+    {"pswapaxes", rows, [](Device& d, const Array& x) { return pswapaxes(d, x, "X", 0); },
+     [](Index rank, Index i, Index elements, Index n) {
+       return value(i / (elements / n), rank * (elements / n) + i % (elements / n));
+     }},
+    {"ragged_all_to_all", all, ragged, ragged_at},
 };
 
 bool right(const Collective& c, const Array& result, Index rank, Index elements, Index n) {
@@ -90,10 +155,10 @@ void time_collective(benchmark::State& state, const Collective& c, Index bytes, 
   const Index repeat = repetitions(bytes);
   const auto inputs = [&] {
     std::vector<Array> out;
-    for (Index d = 0; d < n; ++d) out.push_back(operand(d, c.operand_elements(elements, n)));
+    for (Index d = 0; d < n; ++d) out.push_back(operand(d, c.shape(elements, n)));
     return out;
   }();
-  bool ok = true;
+  std::atomic<bool> ok{true};
   double done = 0;
   for (auto _ : state) {
     Clock::time_point begin, end;
@@ -101,7 +166,7 @@ void time_collective(benchmark::State& state, const Collective& c, Index bytes, 
       const Array& x = inputs[static_cast<std::size_t>(device.index())];
       const Array first = c.run(device, x);
       if (!right(c, first, device.index(), elements, n)) ok = false;
-      const Array token = operand(0, 1);
+      const Array token = operand(0, {1});
       psum(device, token, "X");
       if (device.index() == 0) begin = Clock::now();
       for (Index k = 0; k < repeat; ++k) benchmark::DoNotOptimize(c.run(device, x).data());
@@ -126,8 +191,8 @@ void time_memcpy(benchmark::State& state, Index bytes, Index n) {
   const Index repeat = repetitions(bytes);
   std::vector<Array> from, to;
   for (Index d = 0; d < n; ++d) {
-    from.push_back(operand(d, bytes / 4));
-    to.push_back(operand(d + 1, bytes / 4));
+    from.push_back(operand(d, {bytes / 4}));
+    to.push_back(operand(d + 1, {bytes / 4}));
   }
   double done = 0;
   for (auto _ : state) {
@@ -153,11 +218,24 @@ void time_launch(benchmark::State& state, Index n) {
       benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
+// A call of a shard_map with an empty body: a launch, and one small argument that is cut.
+void time_shard_map(benchmark::State& state, Index n) {
+  const auto call =
+      shard_map(line_of(n), {.in_specs = {P{"X"}}, .out_specs = {}}, [](Device&, const Array&) {});
+  const Array x = operand(0, {n});
+  for (auto _ : state) call(x);
+  state.counters["calls"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
 void add_all() {
   for (const Index n : kDevices) {
     const std::string devices = std::to_string(n) + "D/";
     benchmark::RegisterBenchmark(("launch/0/" + devices + "kref").c_str(),
                                  [n](benchmark::State& s) { time_launch(s, n); })
+        ->UseRealTime();
+    benchmark::RegisterBenchmark(("shard_map/0/" + devices + "kref").c_str(),
+                                 [n](benchmark::State& s) { time_shard_map(s, n); })
         ->UseRealTime();
     // Four bytes: what a meeting takes.
     benchmark::RegisterBenchmark(

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same collectives with MPI, one rank a process, for bench/table.py:
 // `mpirun -n N mpi_collectives COLLECTIVE BYTES SECONDS ROUNDS` prints calls a second, one line a
-// round of at least that long. Buffers are made once, as users of MPI do.
+// round of at least that long. Buffers are made once, as users of MPI do. Not here: pargmax, for
+// which MPI wants pairs of a value and a place, and ragged_all_to_all.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,9 +34,18 @@ bool run(const std::string& name, Buffers& b) {
     return MPI_Allgather(in, share, MPI_FLOAT, out, share, MPI_FLOAT, MPI_COMM_WORLD) == 0;
   if (name == "psum" || name == "rendezvous")
     return MPI_Allreduce(in, out, b.elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == 0;
+  if (name == "pmax" || name == "pmin") {
+    const MPI_Op op = name == "pmax" ? MPI_MAX : MPI_MIN;
+    return MPI_Allreduce(in, out, b.elements, MPI_FLOAT, op, MPI_COMM_WORLD) == 0;
+  }
+  if (name == "pmean") {
+    if (MPI_Allreduce(in, out, b.elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) != 0) return false;
+    for (float& v : b.out) v /= static_cast<float>(b.n);
+    return true;
+  }
   if (name == "psum_scatter")
     return MPI_Reduce_scatter_block(in, out, share, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == 0;
-  if (name == "all_to_all")
+  if (name == "all_to_all" || name == "pswapaxes")
     return MPI_Alltoall(in, share, MPI_FLOAT, out, share, MPI_FLOAT, MPI_COMM_WORLD) == 0;
   if (name == "pbroadcast") {
     // In place: the source's buffer is both, which saves it a copy.
@@ -47,21 +58,33 @@ bool run(const std::string& name, Buffers& b) {
   return false;
 }
 
-// A few elements of a result, as far as they are the same for all collectives' definitions.
+// The last element of a result.
 bool right(const std::string& name, const Buffers& b) {
   const long last = b.elements - 1, share = b.elements / b.n;
-  if (name == "psum" || name == "rendezvous") {
-    float sum = 0;
-    for (int d = 0; d < b.n; ++d) sum += value(d, last);
-    return b.out[static_cast<std::size_t>(last)] == sum;
-  }
-  if (name == "all_gather")
-    return b.out[static_cast<std::size_t>(last)] == value(b.n - 1, share - 1);
-  if (name == "all_to_all")
-    return b.out[static_cast<std::size_t>(last)] == value(b.n - 1, (b.rank + 1) * share - 1);
-  if (name == "ppermute")
-    return b.out[static_cast<std::size_t>(last)] == value((b.rank + b.n - 1) % b.n, last);
-  return true;
+  const auto is = [&](long i, float expected) {
+    return b.out[static_cast<std::size_t>(i)] == expected;
+  };
+  const auto folded = [&](long i, const auto& fold) {
+    float out = value(0, i);
+    for (int d = 1; d < b.n; ++d) out = fold(out, value(d, i));
+    return out;
+  };
+  const auto sum = [](float x, float y) { return x + y; };
+  if (name == "psum" || name == "rendezvous") return is(last, folded(last, sum));
+  if (name == "pmean") return is(last, folded(last, sum) / static_cast<float>(b.n));
+  if (name == "pmax")
+    return is(last, folded(last, [](float x, float y) { return std::max(x, y); }));
+  if (name == "pmin")
+    return is(last, folded(last, [](float x, float y) { return std::min(x, y); }));
+  if (name == "psum_scatter") return is(share - 1, folded((b.rank + 1) * share - 1, sum));
+  if (name == "all_gather") return is(last, value(b.n - 1, share - 1));
+  if (name == "all_to_all" || name == "pswapaxes")
+    return is(last, value(b.n - 1, (b.rank + 1) * share - 1));
+  if (name == "ppermute") return is(last, value((b.rank + b.n - 1) % b.n, last));
+  // The source has its result in its operand.
+  if (name == "pbroadcast")
+    return (b.rank == 0 ? b.in : b.out)[static_cast<std::size_t>(last)] == value(0, last);
+  return false;
 }
 
 }  // namespace

@@ -82,6 +82,10 @@ def mpi_rate(build, collective, size, devices, a):
     return statistics.median(float(line) for line in done.stdout.split()) if done.returncode == 0 and done.stdout else None
 
 
+# Rows of collectives that move nothing.
+CALLS = ("launch", "shard_map")
+
+
 def collectives(a):
     """Bytes a second of all devices together, over those of one thread's memcpy of as many bytes."""
     program = f"{a.build}/bench/bench_collectives"
@@ -98,11 +102,11 @@ def collectives(a):
         rates, _ = run(program, f"^{group}/", a.repetitions, a.seconds)
         rate = statistics.median(rates[f"{group}/kref"])
         moved = int(size) * int(devices.removesuffix("D"))
-        seconds = moved / rate if collective != "launch" else 1 / rate
-        theirs = mpi_rate(a.build, collective, size, devices.removesuffix("D"), a) if collective != "launch" else None
+        seconds = moved / rate if collective not in CALLS else 1 / rate
+        theirs = mpi_rate(a.build, collective, size, devices.removesuffix("D"), a) if collective not in CALLS else None
         ratio = f"{1 / theirs / seconds:.2f}" if theirs else "-"
         speed, share = "", ""
-        if collective not in ("launch", "rendezvous"):
+        if collective not in (*CALLS, "rendezvous"):
             copied = f"memcpy/{size}/{devices}"
             if copied not in memcpy:
                 memcpy[copied] = statistics.median(run(program, f"^{copied}/", a.repetitions, a.seconds)[0][f"{copied}/kref"])

@@ -78,11 +78,11 @@ class BenchTest(unittest.TestCase):
 
     def test_collectives(self):
         """Each is checked before it is timed; the rate is all devices' bytes by the time that counted."""
-        rows, _ = run(COLLECTIVES, "^(launch|rendezvous|[a-z_]+/(1024|65536))/.*[28]D/", "--benchmark_min_time=0.001")
-        self.assertEqual(len(rows), 2 * 2 + 2 * 2 * 7)
+        rows, _ = run(COLLECTIVES, "^(launch|shard_map|rendezvous|[a-z_]+/(1024|65536))/.*[28]D/", "--benchmark_min_time=0.001")
+        self.assertEqual(len(rows), 3 * 2 + 2 * 2 * 13)
         for b in rows:
             kind, size, devices = b["name"].split("/")[:3]
-            if kind in ("launch", "rendezvous"):
+            if kind in ("launch", "shard_map", "rendezvous"):
                 continue
             calls = min(500, max(2, (128 << 20) // int(size)))
             self.assertAlmostEqual(b["bytes"] * b["real_time"] * 1e-9 / (calls * int(size) * int(devices[:-1])), 1, delta=0.02,
