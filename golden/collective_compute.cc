@@ -2,6 +2,7 @@
 // Runs a collective as its users would: a thread a device, each with its own block.
 #include "golden/collective_op.h"
 #include "golden/collective_run.h"
+#include "golden/run_launch.h"
 #include "sharding/shard_map.h"
 
 namespace kref {
@@ -59,8 +60,13 @@ std::map<std::string, Array> compute_collective(const Run& given) {
   const PartitionSpec &from = run.vjp ? run.out_spec : run.in_spec,
                       &to = run.vjp ? run.in_spec : run.out_spec;
   const char *in = run.vjp ? "ct.y" : "x", *out = run.vjp ? "ct.x" : "y";
-  const auto program = shard_map(
-      run.mesh, {.in_specs = {from}, .out_specs = {to}, .names = {in}, .check_vma = false}, body);
+  const auto program = shard_map(run.mesh,
+                                 {.in_specs = {from},
+                                  .out_specs = {to},
+                                  .names = {in},
+                                  .check_vma = false,
+                                  .launch = run_launch()},
+                                 body);
   std::map<std::string, Array> outputs;
   outputs.emplace(out, program(given.in.at(in)));
   return outputs;

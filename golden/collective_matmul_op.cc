@@ -5,6 +5,7 @@
 #include "golden/matmul_sharded.h"
 #include "golden/options.h"
 #include "golden/plan.h"
+#include "golden/run_launch.h"
 #include "sharding/collective_matmul.h"
 
 namespace kref {
@@ -90,13 +91,11 @@ std::map<std::string, Array> compute(const Run& run) {
   const MatmulSpecs specs{spec_of(run.in_specs, "x"), spec_of(run.in_specs, "y"),
                           spec_of(run.out_specs, "z")};
   std::map<std::string, Array> out;
-  out.emplace("z",
-              collective_matmul(*run.mesh, specs, run.in.at("x"), run.in.at("y"),
-                                {.axis_name = axis_name(run),
-                                 .form = form(run),
-                                 .direction = direction(run),
-                                 // Nobody can be stuck: who waits, waits for others that multiply.
-                                 .launch = {.time_limit = std::chrono::hours(24 * 365)}}));
+  out.emplace("z", collective_matmul(*run.mesh, specs, run.in.at("x"), run.in.at("y"),
+                                     {.axis_name = axis_name(run),
+                                      .form = form(run),
+                                      .direction = direction(run),
+                                      .launch = run_launch()}));
   return out;
 }
 

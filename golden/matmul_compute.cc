@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "golden/run_launch.h"
 #include "kernels/matmul.h"
 #include "sharding/sharded_matmul.h"
 
@@ -40,8 +41,6 @@ std::map<std::string, Array> compute_matmul(const Run& run) {
   const MatmulTile tile{request.tile[0], request.tile[1], request.tile[2]};
   Array z;
   if (request.placement) {
-    // Nobody can be stuck: a device that waits, waits for others that multiply.
-    const LaunchOptions launch{.time_limit = std::chrono::hours(24 * 365)};
     const MatmulSpecs specs{spec_of(run.in_specs, "x"), spec_of(run.in_specs, "y"),
                             spec_of(run.out_specs, "z")};
     z = sharded_matmul(*run.mesh, specs, x, y,
@@ -50,7 +49,7 @@ std::map<std::string, Array> compute_matmul(const Run& run) {
                         .precision = request.precision,
                         .out_dtype = request.out_dtype,
                         .tile = tile,
-                        .launch = launch});
+                        .launch = run_launch()});
   } else {
     z = Array::unwritten(request.out_dtype, request.z_shape());
     matmul(x, y, z.mutable_ref(), {request.trans_x, request.trans_y, request.precision, tile});

@@ -6,6 +6,7 @@
 #include "golden/dims.h"
 #include "golden/options.h"
 #include "golden/plan.h"
+#include "golden/run_launch.h"
 
 namespace kref {
 namespace {
@@ -140,8 +141,7 @@ MlpRun read_mlp(const Run& run) {
                    .dtype("hidden_dtype", {DType::kF32, DType::kBF16, DType::kF16})
                    .value_or(out.dtype);
   out.layer.hidden_dtype = out.hidden;
-  // Nobody can be stuck: a device that waits, waits for others that multiply.
-  out.layer.launch.time_limit = std::chrono::hours(24 * 365);
+  out.layer.launch = run_launch();
   LayerPlan& plan = out.layer.plan;
   plan.strategy = strategy(run);
   plan.data_axis = axis(run, "data_axis", "X");
