@@ -24,9 +24,10 @@ std::string listed(const MatmulPlacement& placement) {
 
 RingTraveller traveller_of(const MatmulStep& step) {
   if (step.operand == "z") {
-    return step.dim == "rows" ? RingTraveller::kZRows : RingTraveller::kZColumns;
+    return step.dim.kind == MatmulDim::Kind::kRows ? RingTraveller::kZRows
+                                                   : RingTraveller::kZColumns;
   }
-  if (step.dim == "contraction") {
+  if (step.dim.kind == MatmulDim::Kind::kContraction) {
     return step.operand == "x" ? RingTraveller::kXContraction : RingTraveller::kYContraction;
   }
   return step.operand == "x" ? RingTraveller::kXRows : RingTraveller::kYColumns;
@@ -95,7 +96,8 @@ RingPlan plan_ring(const MatmulPlacement& placement, const std::string& axis_nam
     };
     const auto first = std::ranges::find_if(placement.steps, same);
     KREF_CHECK(first == step, "z is cut over ", axes_string(first->axes), " before it is over '",
-               axis_name, "' along its ", step->dim, "; expected '", axis_name, "' first");
+               axis_name, "' along its ", to_string(step->dim), "; expected '", axis_name,
+               "' first");
     std::erase(plan.rest.contraction, axis_name);
   }
   const auto kept = plan.rest.steps.begin() + (step - placement.steps.begin());

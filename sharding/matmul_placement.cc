@@ -17,9 +17,12 @@ bool contains(AxesView axes, const std::string& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-std::string dim_name(const MatmulShape& shape, std::size_t d) {
-  if (d < shape.batch.size()) return detail::cat("batch ", d);
-  return d == shape.batch.size() ? "rows" : "columns";
+using DimKind = MatmulDim::Kind;
+
+// Dimension d of z.
+MatmulDim dim_of(const MatmulShape& shape, std::size_t d) {
+  if (d < shape.batch.size()) return {DimKind::kBatch, d};
+  return {d == shape.batch.size() ? DimKind::kRows : DimKind::kColumns};
 }
 
 // The specs of one matmul, read dimension by dimension of the result.
@@ -84,7 +87,7 @@ class Placer {
       placement_.which = MatmulCase::kBothSides;
     } else if (!xk.empty() || !yk.empty()) {
       placement_.which = MatmulCase::kOneSide;
-      add(MatmulStep::Kind::kAllGather, xk.empty() ? "y" : "x", "contraction",
+      add(MatmulStep::Kind::kAllGather, xk.empty() ? "y" : "x", {DimKind::kContraction},
           xk.empty() ? yk : xk);
     }
     for (const std::string& axis : z_.unreduced) {
@@ -104,9 +107,9 @@ class Placer {
     for (const std::string& axis : gathered) check_gathered(d, axis);
 
     const char* operand = d + 1 < rank_ ? "x" : "y";
-    const std::string name = dim_name(shape_, d);
+    const MatmulDim dim = dim_of(shape_, d);
     if (!gathered.empty()) {
-      add(MatmulStep::Kind::kAllGather, operand, name, gathered);
+      add(MatmulStep::Kind::kAllGather, operand, dim, gathered);
       if (placement_.which == MatmulCase::kNoContraction) {
         placement_.which = MatmulCase::kFreeConflict;
       }
@@ -116,8 +119,8 @@ class Placer {
         extra, [&](const std::string& axis) { return contains(placement_.contraction, axis); });
     const AxesView sliced(extra.begin(), first_scattered);
     if (!sliced.empty()) {
-      add(MatmulStep::Kind::kSlice, operand, name, sliced);
-      if (d < y_batch()) add(MatmulStep::Kind::kSlice, "y", name, sliced);
+      add(MatmulStep::Kind::kSlice, operand, dim, sliced);
+      if (d < y_batch()) add(MatmulStep::Kind::kSlice, "y", dim, sliced);
     }
     for (auto axis = first_scattered; axis != extra.end(); ++axis) {
       const auto kind = contains(placement_.contraction, *axis) ? MatmulStep::Kind::kPsumScatter
@@ -125,7 +128,7 @@ class Placer {
       if (axis != first_scattered && after_.back().kind == kind) {
         after_.back().axes.push_back(*axis);
       } else {
-        after_.push_back({kind, "z", name, {*axis}});
+        after_.push_back({kind, "z", dim, {*axis}});
       }
     }
     local_size(d) /= block_count(AxesView(own.begin(), own_end), placement_.mesh) *
@@ -135,8 +138,8 @@ class Placer {
   // An axis of dimension d that z does not have there (at that place): it must have it elsewhere.
   void check_gathered(std::size_t d, const std::string& axis) const {
     const std::string subject =
-        detail::cat("out_specs.z: ", to_string(z_), " shards ", dim_name(shape_, d), " over ",
-                    axes_string(z_.spec[d]), ", but ", in_specs(), " shard them over ",
+        detail::cat("out_specs.z: ", to_string(z_), " shards ", to_string(dim_of(shape_, d)),
+                    " over ", axes_string(z_.spec[d]), ", but ", in_specs(), " shard them over ",
                     axes_string(own_axes(d)));
     KREF_CHECK(!contains(z_.spec[d], axis), subject,
                ": the axes that an operand brings come first");
@@ -146,14 +149,14 @@ class Placer {
   }
 
   void finish() {
-    add(MatmulStep::Kind::kMultiply, "z", "", {});
+    add(MatmulStep::Kind::kMultiply, "z", {}, {});
     Axes summed;  // over which the sum is left on every device
     for (const std::string& axis : placement_.contraction) {
       if (!contains(z_.unreduced, axis) && !z_.spec.names(axis)) summed.push_back(axis);
     }
-    if (!summed.empty()) add(MatmulStep::Kind::kPsum, "z", "", summed);
+    if (!summed.empty()) add(MatmulStep::Kind::kPsum, "z", {}, summed);
     for (MatmulStep& step : after_) placement_.steps.push_back(std::move(step));
-    if (!z_.unreduced.empty()) add(MatmulStep::Kind::kKeepPartial, "z", "", z_.unreduced);
+    if (!z_.unreduced.empty()) add(MatmulStep::Kind::kKeepPartial, "z", {}, z_.unreduced);
   }
 
   Index& local_size(std::size_t d) {
@@ -162,8 +165,8 @@ class Placer {
     return d + 1 < rank_ ? local.m : local.n;
   }
 
-  void add(MatmulStep::Kind kind, const char* operand, std::string dim, AxesView axes) {
-    placement_.steps.push_back({kind, operand, std::move(dim), Axes(axes.begin(), axes.end())});
+  void add(MatmulStep::Kind kind, const char* operand, MatmulDim dim, AxesView axes) {
+    placement_.steps.push_back({kind, operand, dim, Axes(axes.begin(), axes.end())});
   }
 
   const MatmulShape& shape_;
@@ -237,8 +240,25 @@ std::string to_string(MatmulCase which) {
   return "?";
 }
 
+std::string to_string(const MatmulDim& dim) {
+  switch (dim.kind) {
+    case MatmulDim::Kind::kNone:
+      return "";
+    case MatmulDim::Kind::kBatch:
+      return detail::cat("batch ", dim.batch);
+    case MatmulDim::Kind::kRows:
+      return "rows";
+    case MatmulDim::Kind::kContraction:
+      return "contraction";
+    case MatmulDim::Kind::kColumns:
+      return "columns";
+  }
+  return "?";
+}
+
 std::string to_string(const MatmulStep& step) {
-  const std::string along = step.dim.empty() ? "" : detail::cat(" along ", step.dim);
+  const bool whole = step.dim.kind == MatmulDim::Kind::kNone;
+  const std::string along = whole ? "" : detail::cat(" along ", to_string(step.dim));
   const std::string over = axes_string(step.axes);
   switch (step.kind) {
     case MatmulStep::Kind::kAllGather:

@@ -42,12 +42,20 @@ struct MatmulShape {
 // first (case 3, then 2), then 4.
 enum class MatmulCase { kNoContraction = 1, kOneSide = 2, kBothSides = 3, kFreeConflict = 4 };
 
+// A dimension of x [*B, rows, contraction], y [*B, contraction, columns] or z [*B, rows, columns].
+struct MatmulDim {
+  enum class Kind { kNone, kBatch, kRows, kContraction, kColumns };
+  Kind kind = Kind::kNone;  // none: the array as a whole
+  std::size_t batch = 0;    // which of *B, for kBatch
+  bool operator==(const MatmulDim&) const = default;
+};
+
 // Something every device does, along one dimension of one array, over some mesh axes (first major).
 struct MatmulStep {
   enum class Kind { kAllGather, kSlice, kMultiply, kPsumScatter, kPsum, kKeepPartial };
   Kind kind;
   std::string operand;  // "x", "y", "z"
-  std::string dim;      // "rows", "columns", "contraction", "batch 0"; empty when it is the whole
+  MatmulDim dim;
   std::vector<std::string> axes;
 
   bool operator==(const MatmulStep&) const = default;
@@ -95,6 +103,8 @@ std::vector<std::vector<ContractionRange>> contraction_parts(const MatmulPlaceme
 // Several lines: the case, then a line a step ("all_gather y along contraction over X").
 std::string to_string(const MatmulPlacement& placement);
 std::string to_string(const MatmulStep& step);
+// "rows", "contraction", "columns", "batch 0"; "" of the whole.
+std::string to_string(const MatmulDim& dim);
 // "case 2 (contraction sharded on one side)".
 std::string to_string(MatmulCase which);
 

@@ -53,14 +53,13 @@ void add_sums(const MatmulPlacement& placement, const std::vector<MatmulStep>& a
 }  // namespace
 
 std::size_t stored_dimension(const MatmulShape& shape, const MatmulStep& step) {
-  constexpr std::size_t kBatch = 6;  // letters of "batch "
-  if (step.dim.starts_with("batch "))
-    return static_cast<std::size_t>(std::stoul(step.dim.substr(kBatch)));
+  using Dim = MatmulDim::Kind;
+  if (step.dim.kind == Dim::kBatch) return step.dim.batch;
   const std::size_t batch = step.operand == "y" && shape.shared_y ? 0 : shape.batch.size();
-  if (step.operand == "z") return batch + (step.dim == "rows" ? 0 : 1);
+  if (step.operand == "z") return batch + (step.dim.kind == Dim::kRows ? 0 : 1);
   const bool transposed = step.operand == "x" ? shape.trans_x : shape.trans_y;
   // x is [rows, contraction], y is [contraction, columns].
-  const bool second = step.operand == "x" ? step.dim == "contraction" : step.dim == "columns";
+  const bool second = step.dim.kind == (step.operand == "x" ? Dim::kContraction : Dim::kColumns);
   return batch + (second != transposed ? 1 : 0);
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("the parts of random legal placements add up to the whole product") {
       const ContractionRange rows = held(zs.spec, 0, m, mesh, device),
                              own = held(xs, 0, m, mesh, device);
       const bool gathered = std::any_of(p.steps.begin(), p.steps.end(), [](const MatmulStep& s) {
-        return s.kind == Kind::kAllGather && s.dim == "rows";
+        return s.kind == Kind::kAllGather && s.dim.kind == MatmulDim::Kind::kRows;
       });
       if (!gathered) CHECK((own.begin <= rows.begin && rows.end <= own.end));
     }
