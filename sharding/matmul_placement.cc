@@ -29,8 +29,8 @@ MatmulDim dim_of(const MatmulShape& shape, std::size_t d) {
 class Placer {
  public:
   Placer(const Mesh& mesh, const MatmulShape& shape, const PartitionSpec& x, const PartitionSpec& y,
-         const OutSpec& z)
-      : shape_(shape), x_(x), y_(y), z_(z), rank_(shape.batch.size() + 2) {
+         const OutSpec& z, OneSidedK one_sided)
+      : shape_(shape), x_(x), y_(y), z_(z), one_sided_(one_sided), rank_(shape.batch.size() + 2) {
     check_spec(x, shape.x(), mesh, "in_specs.x");
     check_spec(y, shape.y(), mesh, "in_specs.y");
     check_spec(z, shape.z(), mesh, "out_specs.z");
@@ -82,13 +82,24 @@ class Placer {
                  "contracting dimensions sharded over the same axes in different orders, ",
                  axes_string(xk), " and ", axes_string(yk), " (", in_specs(),
                  "); gather one side first");
-      placement_.contraction.assign(xk.begin(), xk.end());
-      placement_.local.k /= block_count(xk, placement_.mesh);
+      multiply_blocks(xk);
       placement_.which = MatmulCase::kBothSides;
     } else if (!xk.empty() || !yk.empty()) {
       placement_.which = MatmulCase::kOneSide;
-      add(MatmulStep::Kind::kAllGather, xk.empty() ? "y" : "x", {DimKind::kContraction},
-          xk.empty() ? yk : xk);
+      const AxesView axes = xk.empty() ? yk : xk;
+      if (one_sided_ == OneSidedK::kGather) {
+        add(MatmulStep::Kind::kAllGather, xk.empty() ? "y" : "x", {DimKind::kContraction}, axes);
+      } else {
+        const char* whole = xk.empty() ? "x" : "y";
+        const PartitionSpec& spec = xk.empty() ? x_ : y_;
+        for (const std::string& axis : axes) {
+          KREF_CHECK(!spec.names(axis), whole, " is sharded over '", axis,
+                     "', so that its contracting dimension can not be sliced over it (", in_specs(),
+                     "); gather the other side");
+        }
+        add(MatmulStep::Kind::kSlice, whole, {DimKind::kContraction}, axes);
+        multiply_blocks(axes);
+      }
     }
     for (const std::string& axis : z_.unreduced) {
       KREF_CHECK(contains(placement_.contraction, axis), "out_specs.z: ", to_string(z_),
@@ -96,6 +107,12 @@ class Placer {
                  "', which does not shard the contracting dimension of both x and y (", in_specs(),
                  ")");
     }
+  }
+
+  // Each device multiplies its blocks of K, whose products are partial sums.
+  void multiply_blocks(AxesView axes) {
+    placement_.contraction.assign(axes.begin(), axes.end());
+    placement_.local.k /= block_count(axes, placement_.mesh);
   }
 
   // Compares dimension d of z with the operand it comes from. Axes that both start with stay as
@@ -172,6 +189,7 @@ class Placer {
   const MatmulShape& shape_;
   const PartitionSpec &x_, &y_;
   const OutSpec& z_;
+  OneSidedK one_sided_;
   std::size_t rank_;  // of z without leading dimensions
   MatmulPlacement placement_;
   std::vector<MatmulStep> after_;  // steps that follow the multiplication
@@ -193,8 +211,8 @@ std::vector<Index> MatmulShape::y() const {
 std::vector<Index> MatmulShape::z() const { return stored(batch, m, n, false); }
 
 MatmulPlacement place_matmul(const Mesh& mesh, const MatmulShape& shape, const PartitionSpec& x,
-                             const PartitionSpec& y, const OutSpec& z) {
-  return Placer(mesh, shape, x, y, z).place();
+                             const PartitionSpec& y, const OutSpec& z, OneSidedK one_sided) {
+  return Placer(mesh, shape, x, y, z, one_sided).place();
 }
 
 ContractionRange MatmulPlacement::contraction_range(Index device) const {
@@ -224,69 +242,6 @@ std::vector<std::vector<ContractionRange>> contraction_parts(const MatmulPlaceme
     parts[static_cast<std::size_t>(sum)].push_back({block * k, (block + 1) * k});
   }
   return parts;
-}
-
-std::string to_string(MatmulCase which) {
-  switch (which) {
-    case MatmulCase::kNoContraction:
-      return "case 1 (no contraction sharded)";
-    case MatmulCase::kOneSide:
-      return "case 2 (contraction sharded on one side)";
-    case MatmulCase::kBothSides:
-      return "case 3 (contraction sharded on both sides)";
-    case MatmulCase::kFreeConflict:
-      return "case 4 (an axis on free dimensions of both sides)";
-  }
-  return "?";
-}
-
-std::string to_string(const MatmulDim& dim) {
-  switch (dim.kind) {
-    case MatmulDim::Kind::kNone:
-      return "";
-    case MatmulDim::Kind::kBatch:
-      return detail::cat("batch ", dim.batch);
-    case MatmulDim::Kind::kRows:
-      return "rows";
-    case MatmulDim::Kind::kContraction:
-      return "contraction";
-    case MatmulDim::Kind::kColumns:
-      return "columns";
-  }
-  return "?";
-}
-
-std::string to_string(const MatmulStep& step) {
-  const bool whole = step.dim.kind == MatmulDim::Kind::kNone;
-  const std::string along = whole ? "" : detail::cat(" along ", to_string(step.dim));
-  const std::string over = axes_string(step.axes);
-  switch (step.kind) {
-    case MatmulStep::Kind::kAllGather:
-      return detail::cat("all_gather ", step.operand, along, " over ", over);
-    case MatmulStep::Kind::kSlice:
-      return detail::cat("slice ", step.operand, along, " over ", over);
-    case MatmulStep::Kind::kMultiply:
-      return "multiply";
-    case MatmulStep::Kind::kPsumScatter:
-      return detail::cat("psum_scatter ", step.operand, along, " over ", over);
-    case MatmulStep::Kind::kPsum:
-      return detail::cat("psum ", step.operand, " over ", over);
-    case MatmulStep::Kind::kKeepPartial:
-      return detail::cat("keep the partial sums over ", over);
-  }
-  return "?";
-}
-
-std::string to_string(const MatmulPlacement& placement) {
-  std::string out = to_string(placement.which);
-  for (const MatmulStep& step : placement.steps) {
-    out += detail::cat("\n  ", to_string(step));
-    if (step.kind != MatmulStep::Kind::kMultiply) continue;
-    MatmulShape local = placement.local;
-    local.trans_x = local.trans_y = false;
-    out += detail::cat(" ", shape_string(local.x()), " by ", shape_string(local.y()));
-  }
-  return out;
 }
 
 }  // namespace kref

@@ -3,7 +3,8 @@
 //
 // Per mesh axis the specs of x [*B, M, K], y [*B, K, N] and z [*B, M, N] say:
 //   case 1  it shards no contracting dimension: every device multiplies what it has;
-//   case 2  it shards K of one operand: that operand is gathered, then as case 1;
+//   case 2  it shards K of one operand: that operand is gathered, then as case 1; or, when asked
+//           for, the other operand is sliced, which is free, then as case 3;
 //   case 3  it shards K of both: partial sums, which are then summed on every device (psum), summed
 //           and scattered (psum_scatter: z names the axis too), or kept (z is unreduced over it);
 //   case 4  it shards M of x and N of y (or a batch dimension of x, with a y shared by the batch):
@@ -11,8 +12,8 @@
 // Beyond that an operand that is whole along an axis may be sliced for free when z names the axis.
 // z itself is never gathered: a z that drops an axis of its rows or columns is refused.
 //
-// The order of sums. Without case 3 every element is one sum along k, and has the bits of the
-// unsharded product. In case 3 each device sums its block of K, in the accumulator's type; the
+// The order of sums. Without partial sums every element is one sum along k, and has the bits of the
+// unsharded product. With them each device sums its block of K, in the accumulator's type; the
 // blocks' sums are added in ascending order of the blocks, which is the devices' group rank along
 // the axes as the spec lists them; the result is rounded to the type of z once.
 #pragma once
@@ -41,6 +42,9 @@ struct MatmulShape {
 // The case a run is counted as. With several mesh axes there may be more than one: contraction
 // first (case 3, then 2), then 4.
 enum class MatmulCase { kNoContraction = 1, kOneSide = 2, kBothSides = 3, kFreeConflict = 4 };
+
+// What case 2 does. What is smaller may travel: gathering moves the operand, slicing the sums of z.
+enum class OneSidedK { kGather, kSlice };
 
 // A dimension of x [*B, rows, contraction], y [*B, contraction, columns] or z [*B, rows, columns].
 struct MatmulDim {
@@ -73,9 +77,11 @@ struct MatmulPlacement {
   MatmulShape shape;
   OutSpec out;
   MatmulCase which = MatmulCase::kNoContraction;
-  std::vector<std::string> contraction;  // axes that shard K of both operands: case 3, else empty
-  MatmulShape local;                     // what one device multiplies, once it has gathered
-  std::vector<MatmulStep> steps;         // in order
+  // Axes that shard K of both operands as they are multiplied: of case 3, and of case 2 where the
+  // other operand is sliced; else empty.
+  std::vector<std::string> contraction;
+  MatmulShape local;              // what one device multiplies, once it has gathered
+  std::vector<MatmulStep> steps;  // in order
 
   // Shape of the output with its leading dimensions, one an unreduced axis.
   std::vector<Index> output_shape() const { return stacked_shape(out, shape.z(), mesh); }
@@ -87,17 +93,20 @@ struct MatmulPlacement {
 // and when x, y and z fit none of the cases:
 // - contracting dimensions sharded over different axes, or over the same in a different order;
 // - batch dimensions of x and y sharded differently;
-// - z unreduced over an axis that does not shard K of both;
+// - OneSidedK::kSlice where the operand to be sliced is sharded over one of the axes elsewhere;
+// - z unreduced over an axis that does not shard K of both as they are multiplied;
 // - z without an axis that its rows, columns or batch have, unless the other operand's keep it;
 // - z with the axes of a dimension in another order than gathering and scattering gives.
 // The mesh may be of any size (check_runnable is for whoever runs it). z of rank 7 is refused.
 MatmulPlacement place_matmul(const Mesh& mesh, const MatmulShape& shape, const PartitionSpec& x,
-                             const PartitionSpec& y, const OutSpec& z);
+                             const PartitionSpec& y, const OutSpec& z,
+                             OneSidedK one_sided = OneSidedK::kGather);
 
 // Which parts of K each leading index of the output sums: an entry for every combination of indices
 // along the unreduced axes, row-major in their order (one entry when there are none), and in it the
 // ranges whose sums are added up, in the order in which they are added. Never empty; a single range
-// 0 .. K without case 3. For meshes that check_runnable passes: as many ranges as blocks of K.
+// 0 .. K without partial sums. For meshes that check_runnable passes: as many ranges as blocks of
+// K.
 std::vector<std::vector<ContractionRange>> contraction_parts(const MatmulPlacement& placement);
 
 // Several lines: the case, then a line a step ("all_gather y along contraction over X").

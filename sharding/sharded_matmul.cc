@@ -116,8 +116,9 @@ auto product_map(const Mesh& mesh, const MatmulSpecs& specs, const Placement& z,
                  const ShardedMatmulOptions& options, CallSite where) {
   const MatmulShape shape = detail::matmul_shape(x.view(), y.view(), options.trans_x,
                                                  options.trans_y, "sharded_matmul: ");
-  const auto body = [placement = place_matmul(mesh, shape, specs.x, specs.y, specs.z), options,
-                     where](Device& device, const Array& a, const Array& b) {
+  const auto body = [placement =
+                         place_matmul(mesh, shape, specs.x, specs.y, specs.z, options.one_sided),
+                     options, where](Device& device, const Array& a, const Array& b) {
     return matmul_block(device, placement, a, b, options, where);
   };
   return shard_map(mesh,

@@ -2,8 +2,8 @@
 // sharded_matmul: the product of two arrays that are sharded over a mesh, run on its devices as
 // place_matmul plans it (matmul_placement.h: the four cases, the order of sums).
 //
-// Results have the bits of the unsharded product wherever no contraction is sharded on both sides;
-// there the devices' sums, in the accumulator's type, are added in ascending rank and rounded once.
+// Results have the bits of the unsharded product wherever no partial sums are made; where they are,
+// the devices' sums, in the accumulator's type, are added in ascending rank and rounded once.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,8 @@ struct ShardedMatmulOptions {
   Precision precision = Precision::kF32;  // of f32 operands
   // Of z: any float type for floats. Not set: as x; s32 of s8 and u8.
   std::optional<DType> out_dtype = {};
-  MatmulTile tile = {};  // of a device's own grid; changes no bit
+  MatmulTile tile = {};                      // of a device's own grid; changes no bit
+  OneSidedK one_sided = OneSidedK::kGather;  // of case 2; matmul_block does as its placement says
   LaunchOptions launch = {};
 };
 

@@ -51,7 +51,7 @@ TEST_CASE("the parts of random legal placements add up to the whole product") {
     for (Index l = range.begin; l < range.end; ++l) s += x[i * k + l] * y[l * n + j];
     return s;
   };
-  int placed = 0, kept = 0, reduced = 0;
+  int placed = 0, kept = 0, reduced = 0, sliced = 0;
   for (int trial = 0; trial < 20000; ++trial) {
     const PartitionSpec xs = random_spec(random, mesh), ys = random_spec(random, mesh);
     OutSpec zs{random_spec(random, mesh), {}};
@@ -59,14 +59,17 @@ TEST_CASE("the parts of random legal placements add up to the whole product") {
       if (!zs.spec.names(axis.name) && random() % 2 == 0) zs.unreduced.push_back(axis.name);
     }
     MatmulPlacement p;
+    const OneSidedK one_sided = random() % 2 == 0 ? OneSidedK::kGather : OneSidedK::kSlice;
     try {
-      p = place_matmul(mesh, shape, xs, ys, zs);
+      p = place_matmul(mesh, shape, xs, ys, zs, one_sided);
     } catch (const Error&) {
       continue;
     }
     ++placed;
     kept += zs.unreduced.empty() ? 0 : 1;
     reduced += p.contraction.empty() ? 0 : 1;
+    const bool one_side = p.which == MatmulCase::kOneSide && !p.contraction.empty();
+    sliced += one_side ? 1 : 0;
     CAPTURE(to_string(p));
     const std::vector<Ranges> parts = contraction_parts(p);
     const Indices out = p.output_shape();
@@ -103,6 +106,9 @@ TEST_CASE("the parts of random legal placements add up to the whole product") {
       if (p.which == MatmulCase::kBothSides) {
         CHECK(held(xs, 1, k, mesh, device) == mine);
         CHECK(held(ys, 0, k, mesh, device) == mine);
+      } else if (one_side) {
+        CHECK((xs[1].empty() ? held(ys, 0, k, mesh, device) : held(xs, 1, k, mesh, device)) ==
+              mine);
       }
       const Indices at = mesh.coordinates(device);
       Index u = 0;
@@ -122,6 +128,7 @@ TEST_CASE("the parts of random legal placements add up to the whole product") {
   CHECK(placed > 500);
   CHECK(kept > 20);
   CHECK(reduced > 100);
+  CHECK(sliced > 50);
   MESSAGE(placed, " of 20000 placements legal, ", reduced, " with partial sums");
 }
 

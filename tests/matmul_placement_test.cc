@@ -111,6 +111,40 @@ TEST_CASE("what each device does, in the cases of the book") {
         Steps{"multiply", "psum_scatter z along rows over (Y,X)"});
 }
 
+TEST_CASE("case 2 with the whole operand sliced: partial sums in place of a gather") {
+  using Steps = std::vector<std::string>;
+  const Mesh mesh = Mesh::parse("X=2,Y=4");
+  const MatmulShape shape{.m = 8, .n = 12, .k = 32};
+  const auto place = [&](const P& x, const P& y, const OutSpec& z) {
+    return place_matmul(mesh, shape, x, y, z, OneSidedK::kSlice);
+  };
+  const MatmulPlacement summed = place({none, "X"}, {}, {});
+  CHECK(to_string(summed) ==
+        "case 2 (contraction sharded on one side)\n"
+        "  slice y along contraction over X\n"
+        "  multiply [8,16] by [16,12]\n"
+        "  psum z over X");
+  CHECK(contraction_parts(summed) == std::vector<Ranges>{{{0, 16}, {16, 32}}});
+  CHECK(
+      steps(place({"X"}, {"Y"}, {P{"X", "Y"}, {}})) ==
+      Steps{"slice x along contraction over Y", "multiply", "psum_scatter z along columns over Y"});
+  const MatmulPlacement kept = place({}, {"Y"}, {P{"X"}, {"Y"}});
+  CHECK(steps(kept) == Steps{"slice x along contraction over Y", "slice x along rows over X",
+                             "multiply", "keep the partial sums over Y"});
+  CHECK(kept.output_shape() == Indices{4, 8, 12});
+  // The other cases do not change.
+  const OutSpec rows{P{"X"}, {}};
+  CHECK(place({"X"}, {}, rows).steps == place_matmul(mesh, shape, {"X"}, {}, rows).steps);
+  CHECK(place({"X", "Y"}, {"Y"}, rows).steps ==
+        place_matmul(mesh, shape, {"X", "Y"}, {"Y"}, rows).steps);
+  // What is sharded over the axis elsewhere can not be sliced over it.
+  CHECK(refusal([&] {
+          place({none, "X"}, {none, "X"}, {P{"X"}, {}});
+        }) ==
+        "y is sharded over 'X', so that its contracting dimension can not be sliced over it "
+        "(in_specs.x P(None, 'X'), in_specs.y P(None, 'X')); gather the other side");
+}
+
 TEST_CASE("stored transposes and batches") {
   const Mesh mesh = Mesh::parse("X=2,Y=2,Z=2");
   MatmulShape shape{.batch = {4}, .m = 6, .n = 10, .k = 8};

@@ -81,7 +81,7 @@ std::vector<P> specs_of_two(const std::vector<std::string>& names) {
 }
 
 TEST_CASE("every combination of specs gives the unsharded product, exactly") {
-  int run = 0, refused = 0;
+  int run = 0, refused = 0, sliced = 0;
   int cases[5] = {};
   for (const char* text : {"X=2,Y=2", "X=2,Y=3"}) {
     const Mesh mesh = Mesh::parse(text);
@@ -91,25 +91,31 @@ TEST_CASE("every combination of specs gives the unsharded product, exactly") {
     for (const P& xs : specs) {
       for (const P& ys : specs) {
         for (const P& zs : specs) {
-          MatmulPlacement placement;
-          try {
-            placement = place_matmul(mesh, shape, xs, ys, {zs, {}});
-          } catch (const Error&) {
-            ++refused;
-            continue;
+          for (const OneSidedK one_sided : {OneSidedK::kGather, OneSidedK::kSlice}) {
+            const bool slice = one_sided == OneSidedK::kSlice;
+            if (slice && xs[1].empty() == ys[0].empty()) continue;  // not case 2
+            MatmulPlacement placement;
+            try {
+              placement = place_matmul(mesh, shape, xs, ys, {zs, {}}, one_sided);
+            } catch (const Error&) {
+              ++refused;
+              continue;
+            }
+            const Array z =
+                sharded_matmul(mesh, {xs, ys, {zs, {}}}, x, y, {.one_sided = one_sided});
+            ++run;
+            sliced += slice ? 1 : 0;
+            ++cases[static_cast<int>(placement.which)];
+            CHECK_MESSAGE(wrong_elements(z, x, y, placement) == 0, text, ": ", to_string(xs),
+                          " by ", to_string(ys), " to ", to_string(zs), "\n", to_string(placement));
           }
-          const Array z = sharded_matmul(mesh, {xs, ys, {zs, {}}}, x, y);
-          ++run;
-          ++cases[static_cast<int>(placement.which)];
-          const Index wrong = wrong_elements(z, x, y, placement);
-          CHECK_MESSAGE(wrong == 0, text, ": ", to_string(xs), " by ", to_string(ys), " to ",
-                        to_string(zs), ": ", wrong, " wrong\n", to_string(placement));
         }
       }
     }
   }
   MESSAGE(run, " placements run, ", refused, " refused");
   for (const int which : {1, 2, 3, 4}) CHECK(cases[which] > 10);
+  CHECK(sliced > 50);
 }
 
 TEST_CASE("batches, transposed operands and unreduced results") {
@@ -280,6 +286,14 @@ TEST_CASE("the work of a placement: flops and bytes of each device") {
   CHECK(work(P{none, "Y"}, P{"Y"}, {}).bytes() == 1.5 * 8 * 16 * 4);
   CHECK(work(P{none, "Y"}, P{"Y"}, {P{}, {"Y"}}).bytes() == 0);
   CHECK(to_string(work(P{none, "Y"}, P{"Y"}, {})).find("psum") != std::string::npos);
+  // Case 2: the long rows of x travel, or the few sums of z.
+  const auto bytes = [&](OneSidedK one_sided) {
+    const MatmulShape deep{.m = 2, .n = 4, .k = 400};
+    return matmul_work(place_matmul(mesh, deep, {none, "Y"}, {}, {}, one_sided), DType::kF32)
+        .bytes();
+  };
+  CHECK(bytes(OneSidedK::kGather) == 3.0 * 2 * 100 * 4);
+  CHECK(bytes(OneSidedK::kSlice) == 1.5 * 2 * 4 * 4);
 }
 
 }  // namespace
