@@ -68,7 +68,7 @@ TEST_CASE("threads are kept for the next launch, and are no more than its device
   CHECK(status("Threads") == before);
 }
 
-TEST_CASE("more devices than the system gives threads are refused with both numbers") {
+TEST_CASE("case L139: more devices than the system gives threads are refused with both numbers") {
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
   const rlimit less{static_cast<rlim_t>(status("VmSize")) * 1024 + (rlim_t{256} << 20),
