@@ -115,12 +115,25 @@ void set_devices(const MlpRun& run, const PartitionSpec& spec, const Inexact& x,
 }  // namespace
 
 std::vector<Expectation> expect_mlp(const Run& given) {
+  std::vector<Expectation> out = expect_layer(given, LayerOperandsAs::kGiven);
+  for (Expectation& e : out) e.alternatives = other_layers(given, e.output);
+  return out;
+}
+
+std::vector<Expectation> expect_layer(const Run& given, LayerOperandsAs operands) {
   const MlpRun run = read_mlp(given);
   const bool gate = run.layer.plan.gate;
   const Activation activation = run.layer.activation;
   const LayerSpecs specs = layer_specs(run.layer.plan);
   const Inexact x(given.in.at("x")), w_in(given.in.at("w_in")), w_out(given.in.at("w_out"));
   const Inexact w_gate = gate ? Inexact(given.in.at("w_gate")) : Inexact();
+  const auto multiplied = [&](const Inexact& left, const Inexact& right, Index more) {
+    if (operands == LayerOperandsAs::kGiven) return product(left, right, more);
+    const auto narrow = [](const Inexact& m) {
+      return each(m, [&](Index i) { return rounded(m.at(i), DType::kBF16); });
+    };
+    return product(narrow(left), narrow(right), more);
+  };
   std::vector<Expectation> out;
   const auto expect = [&](const char* name, const char* of, const Inexact& value) {
     if (!given.out.contains(name)) return;
@@ -129,19 +142,19 @@ std::vector<Expectation> expect_mlp(const Run& given) {
     out.push_back(std::move(e));
   };
 
-  const Inexact a = product(x, w_in, 0);
-  const Inexact g = gate ? product(x, w_gate, 0) : Inexact();
+  const Inexact a = multiplied(x, w_in, 0);
+  const Inexact g = gate ? multiplied(x, w_gate, 0) : Inexact();
   const Inexact act = each(a, [&](Index i) { return activated(activation, a.at(i)).value; });
   const Inexact h = each(a, [&](Index i) {
     return rounded(gate ? times(act.at(i), g.at(i)) : act.at(i), run.hidden);
   });
   if (!run.vjp) {
-    expect("y", "y", product(h, w_out, 0));
+    expect("y", "y", multiplied(h, w_out, 0));
     return out;
   }
 
   const Inexact ct(given.in.at("ct.y"));
-  const Inexact ct_h_sum = product(ct, w_out.transposed(), 0);
+  const Inexact ct_h_sum = multiplied(ct, w_out.transposed(), 0);
   const Inexact ct_h = each(a, [&](Index i) { return rounded(ct_h_sum.at(i), run.hidden); });
   const Inexact ct_a = each(a, [&](Index i) {
     const InexactNumber slope = activated(activation, a.at(i)).slope;
@@ -149,15 +162,15 @@ std::vector<Expectation> expect_mlp(const Run& given) {
     return activation == Activation::kNone ? through : times(through, slope);
   });
   const Inexact xt = x.transposed();
-  Inexact ct_x = product(ct_a, w_in.transposed(), gate ? run.f : 0);
+  Inexact ct_x = multiplied(ct_a, w_in.transposed(), gate ? run.f : 0);
   if (gate) {
     const Inexact ct_g = each(a, [&](Index i) { return times(ct_h.at(i), act.at(i)); });
-    ct_x = sum(ct_x, product(ct_g, w_gate.transposed(), run.f));
-    expect("ct.w_gate", "w_gate", product(xt, ct_g, 0));
+    ct_x = sum(ct_x, multiplied(ct_g, w_gate.transposed(), run.f));
+    expect("ct.w_gate", "w_gate", multiplied(xt, ct_g, 0));
   }
   expect("ct.x", "x", ct_x);
-  expect("ct.w_in", "w_in", product(xt, ct_a, 0));
-  expect("ct.w_out", "w_out", product(h.transposed(), ct, 0));
+  expect("ct.w_in", "w_in", multiplied(xt, ct_a, 0));
+  expect("ct.w_out", "w_out", multiplied(h.transposed(), ct, 0));
   return out;
 }
 

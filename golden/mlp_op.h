@@ -27,4 +27,12 @@ MlpRun read_mlp(const Run& run);
 // (inexact.h).
 std::vector<Expectation> expect_mlp(const Run& run);
 
+// How the products of the layer take F32 operands: as they are, or rounded to BF16, as a TPU does
+// unless it is told otherwise.
+enum class LayerOperandsAs { kGiven, kBF16 };
+// The same without other requests under which the outputs might be right.
+std::vector<Expectation> expect_layer(const Run& run, LayerOperandsAs operands);
+// Those requests for an output of the run: another activation, another hidden type, BF16 operands.
+std::vector<Alternative> other_layers(const Run& run, const std::string& output);
+
 }  // namespace kref

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -77,6 +78,46 @@ TEST_CASE("another layer is wrong") {
   CHECK(under("mlp.vjp-09-X4-f32", {{"hidden_dtype", "BF16"}}) == all);
   CHECK(under("mlp.vjp-03-one-f32", {{"activation", "gelu_tanh"}}) ==
         Names{"ct.x", "ct.w_in", "ct.w_out"});
+}
+
+// The hints for the outputs of recorded inputs that were computed as `mutant` asks.
+Names hints(const Run& run, const Run& mutant) {
+  Run judged = run;
+  judged.out = find_operation(run.op).compute(mutant);
+  Names out;
+  for (const Expectation& e : find_operation(run.op).expect(judged)) {
+    out.insert(judge(e, judged.out.at(e.output)).hint.substr(0, 40));
+  }
+  return out;
+}
+
+TEST_CASE("a report says which layer the outputs are right for") {
+  const auto hint = [](const std::string& name, const char* key, const char* value) {
+    const Run run = recorded(name);
+    Run mutant = run;
+    mutant.set[key] = value;
+    return hints(run, mutant);
+  };
+  CHECK(hint("mlp-03-one-f32", "activation", "gelu_tanh") ==
+        Names{"matches activation gelu_tanh: all 72 ele"});
+  const Names grads = hint("mlp.vjp-18-X4Y2-f32", "activation", "relu");
+  CHECK(grads.size() == 2);  // of [8,16] and of [16,24]
+  for (const std::string& h : grads) CHECK(h.starts_with("matches activation relu: all "));
+  CHECK(hint("mlp-05-one-f32", "hidden_dtype", "BF16") ==
+        Names{"matches hidden_dtype BF16: all 72 elemen"});
+  // A TPU's default: operands in BF16.
+  const Run run = recorded("mlp-05-one-f32");
+  Run bf16 = run;
+  bf16.set["hidden_dtype"] = "BF16";
+  for (auto& entry : bf16.in) {
+    Array narrow = Array::unwritten(DType::kF32, entry.second.shape());
+    const std::span<const float> from = entry.second.elements<float>();
+    std::transform(from.begin(), from.end(), narrow.mutable_elements<float>().begin(),
+                   [](float v) { return static_cast<float>(kref::bf16(v)); });
+    entry.second = narrow;
+  }
+  CHECK(hints(run, bf16) == Names{"matches BF16 operands of every product ("});
+  CHECK(hint("mlp-05-one-f32", "activation", "silu") == Names{""});
 }
 
 TEST_CASE("a strategy changes no number of integers, and its name no bound") {
