@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "dsl/full_checks.h"
 #include "dsl/grid_run.h"
 #include "dsl/overlap.h"
 #include "dsl/program.h"
@@ -154,16 +155,19 @@ void Grid::declare_scratch(std::string_view name, DType type, std::span<const In
   p.operands.push_back(std::move(o));
 }
 
+bool full_checks() {
+  const char* checks = std::getenv("KREF_CHECKS");
+  if (checks == nullptr || *checks == '\0') return false;
+  KREF_CHECK(std::strcmp(checks, "full") == 0, "KREF_CHECKS is '", checks, "', expected 'full'");
+  return true;
+}
+
 void set_check_seed(std::uint64_t seed) { check_seed = seed; }
 
 Index Grid::steps() const { return program_->count_steps(); }
 
 Trace Grid::run_erased(detail::Body body) {
-  const char* checks = std::getenv("KREF_CHECKS");
-  if (checks != nullptr && *checks != '\0') {
-    KREF_CHECK(std::strcmp(checks, "full") == 0, "KREF_CHECKS is '", checks, "', expected 'full'");
-    return check_erased(body, {.seed = check_seed});
-  }
+  if (full_checks()) return check_erased(body, {.seed = check_seed});
   program_->prepare();
   return detail::run(*program_, body);
 }

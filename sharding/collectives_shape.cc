@@ -77,7 +77,10 @@ void check_permutation(const Ppermute& op, Index n) {
     const auto s = static_cast<std::size_t>((source % n + n) % n),
                d = static_cast<std::size_t>((destination % n + n) % n);
     const char* what = sends[s] ? "source " : "destination ";
-    KREF_CHECK(!sends[s] && !gets[d], "ppermute: ", what, sends[s] ? s : d,
+    const Index named = sends[s] ? source : destination;
+    const auto member = static_cast<Index>(sends[s] ? s : d);
+    KREF_CHECK(!sends[s] && !gets[d], "ppermute: ", what, named,
+               named == member ? "" : detail::cat(" (", member, " modulo ", n, ")"),
                " is named twice in perm of a group of ", n,
                ", sources and destinations must be unique");
     sends[s] = gets[d] = true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "dsl/full_checks.h"
 #include "sharding/block_view.h"
 
 namespace kref {
@@ -205,7 +206,7 @@ void ShardMapCore::launch_all(std::span<const ShardArgument> arguments, const Sh
 std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
                                      const ShardBody& body) const {
   std::vector<Array> out;
-  if (options_.check_replicas) {
+  if (options_.check_replicas || full_checks()) {
     const std::vector<Sharded> sharded = run_sharded(arguments, body);
     for (std::size_t i = 0; i < sharded.size(); ++i) {
       kref::check_replicas(sharded[i], result_name(i));

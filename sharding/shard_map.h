@@ -62,6 +62,7 @@ struct ShardMapOptions {
   bool auto_pcast = true;
   // Compare, bit for bit, what the devices have along axes that an out_spec does not name, which
   // nothing proves without check_vma: Error that names both devices, the element, both values.
+  // KREF_CHECKS=full does so for every call.
   bool check_replicas = false;
   LaunchOptions launch = {};
 };

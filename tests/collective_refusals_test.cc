@@ -114,8 +114,8 @@ TEST_CASE("permutations") {
   has(refused("ppermute", R"({"axis_name": "X"})"), "option perm is missing");
   has(perm("[[0, 1], [2, 1]]"), "destination 1 is named twice");
   has(perm("[[0, 1], [0, 2]]"), "source 0 is named twice");
-  has(perm("[[0, 1], [4, 2]]"), "source 0 is named twice");  // modulo the size of the group
-  has(perm("[[0, 1], [2, -3]]"), "destination 1 is named twice");
+  has(perm("[[0, 1], [4, 2]]"), "source 4 (0 modulo 4) is named twice");
+  has(perm("[[0, 1], [2, -3]]"), "destination -3 (1 modulo 4) is named twice");
   has(perm("[[0, 1, 2]]"), "expected a list of [source, destination]");
   has(perm("[[0, \"1\"]]"), "expected a list of [source, destination]");
   has(perm("{}"), "expected a list of [source, destination]");

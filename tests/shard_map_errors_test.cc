@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "sharding/collective_calls.h"
@@ -162,6 +163,9 @@ TEST_CASE("results that ought to be replicas are compared when that is asked for
   };
   ShardMapOptions options{.in_specs = {P{"X"}}, .out_specs = {P{"X"}}};
   CHECK(values(shard_map(mesh, options, body)(iota({4}))) == values(iota({4})));
+  setenv("KREF_CHECKS", "full", 1);
+  CHECK(says(refusal([&] { shard_map(mesh, options, body)(iota({4})); }), "replicas differ"));
+  unsetenv("KREF_CHECKS");
   options.check_replicas = true;
   const std::string message = refusal([&] { shard_map(mesh, options, body)(iota({4})); });
   CHECK(says(message, "result 0"));
