@@ -57,7 +57,7 @@ enum class GatherTo { kVarying, kInvarying, kReduced };
 //   sent_bytes(in, dtype, n)  bytes that one member sends in all, by the ring algorithms of 2.6
 //   operator()(device, x)     runs it
 //   start(device, x)          its asynchronous form: post now, take the result with .done()
-//   transpose(typing)         of the linear ones
+//   transpose(typing)         of the linear ones; a new sum in it has default SumOptions
 
 struct AllGather;
 struct OwnSlice;

@@ -4,6 +4,9 @@
 
 namespace kref {
 
+// What is no sum carries no SumOptions, so that those of a sum do not come back from its transpose:
+// transpose(transpose(op)) == op where they are the default.
+
 // The own slice of an invariant value is the transpose where the result counts as one value of the
 // group; where it counts as n values, or is to become partial sums, their sum is due.
 LinearCollective AllGather::transpose(Typing typing) const {

@@ -225,6 +225,14 @@ TEST_CASE("transposes are the collectives that JAX has, and their transpose lead
   const LinearCollective shared = AllGather{x, 0, true, {}, GatherTo::kInvarying};
   CHECK(transpose(shared) == LinearCollective(OwnSlice{x, 0, true}));
   CHECK(transpose(transpose(shared)) == shared);
+  // How a sum adds is no part of what its transpose is, so it does not come back from there.
+  const SumOptions wire = {.wire = DType::kBF16, .order = SumOrder::kRing};
+  CHECK(transpose(transpose(Psum{x, {}, wire})) == LinearCollective(Psum{x, {}, {}}));
+  CHECK(transpose(transpose(Pmean{x, {}, wire})) == LinearCollective(Pmean{x, {}, {}}));
+  CHECK(transpose(transpose(PsumScatter{x, 0, true, {}, wire})) ==
+        LinearCollective(PsumScatter{x, 0, true}));
+  CHECK(transpose(transpose(PsumTo{x, 1, {}, wire})) == LinearCollective(PsumTo{x, 1}));
+  CHECK(transpose(Psum{x, {}, wire}, Typing::kUnchecked) == LinearCollective(Psum{x, {}, wire}));
   CHECK(transpose(shared, Typing::kUnchecked) == LinearCollective(PsumScatter{x, 0, true}));
   CHECK(transpose(AllGather{x, 0, true, {}, GatherTo::kReduced}) ==
         LinearCollective(PsumScatter{x, 0, true}));
