@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a collective as its users would: a thread a device, each with its own block.
+#include "golden/collective_backward.h"
 #include "golden/collective_op.h"
 #include "golden/collective_run.h"
 #include "golden/run_launch.h"
@@ -17,26 +18,13 @@ Array forward(const CollectiveRun& run, Device& device, const Array& x) {
   return std::visit([&](const auto& value) { return value(device, x); }, run.value);
 }
 
-// The cotangent of one device's block of x, where `ct` is 0 but on the devices whose block of y
-// counts: transposed device by device, and summed over those that have the same block of x.
-Array backward(const CollectiveRun& run, Device& device, const Array& ct) {
+// The cotangent of one device's block of x.
+Array backward(const CollectiveBackward& steps, Device& device, const Array& ct) {
   Array out = ct;
-  if (!run.axis_name.empty()) {
-    out = std::visit(
-        [&]<class Value>(const Value& value) -> Array {
-          if constexpr (std::is_same_v<Value, Pmax>) {
-            return ct;  // it has no transpose, and no operation asks for it
-          } else {
-            return apply(value.transpose(Typing::kUnchecked), device, ct);
-          }
-        },
-        run.value);
-  }
-  Psum copies;
-  for (const MeshAxis& axis : run.mesh.axes()) {
-    if (!run.in_spec.names(axis.name)) copies.axis_name.names.push_back(axis.name);
-  }
-  return copies.axis_name.names.empty() ? out : copies(device, out);
+  for (const Psum& sum : steps.of_y) out = sum(device, out);
+  if (steps.transpose) out = apply(*steps.transpose, device, out);
+  for (const Psum& sum : steps.of_x) out = sum(device, out);
+  return out;
 }
 
 // Is this the device whose block of y counts, of those that hold the same one?
@@ -52,10 +40,11 @@ bool representative(const CollectiveRun& run, const Device& device) {
 
 std::map<std::string, Array> compute_collective(const Run& given) {
   const CollectiveRun run = read_collective(given);
+  const CollectiveBackward steps = run.vjp ? backward_of(run) : CollectiveBackward{};
   const auto body = [&](Device& device, const Array& block) {
     if (!run.vjp) return forward(run, device, block);
-    const bool counts = representative(run, device);
-    return backward(run, device, counts ? block : Array(run.y_dtype, run.y_local));
+    const bool counts = steps.checked || representative(run, device);
+    return backward(steps, device, counts ? block : Array(run.y_dtype, run.y_local));
   };
   const PartitionSpec &from = run.vjp ? run.out_spec : run.in_spec,
                       &to = run.vjp ? run.in_spec : run.out_spec;

@@ -2,10 +2,10 @@
 // Who talks to whom in a collective, and what each device sends.
 #include <algorithm>
 
+#include "golden/collective_backward.h"
 #include "golden/collective_run.h"
 #include "golden/operation.h"
 #include "golden/plan.h"
-#include "sharding/collective_state.h"
 
 namespace kref {
 namespace {
@@ -20,47 +20,35 @@ void add_transfer(Plan& plan, const Op& op, const std::string& text, const char*
   plan.transfers.push_back({text + " of " + operand, bytes});
 }
 
-// What a replicated x or a y that is handed out again costs the transpose: its pvary becomes a
-// psum.
-struct Boundary {
-  std::vector<CastStep> in, out;
-};
-
-template <class Op>
-Boundary boundary(const Op& op, const CollectiveRun& run) {
-  try {
-    const CollectiveState state =
-        collective_state(op, input_state(run.in_spec, run.mesh), run.mesh);
-    return {state.casts, output_casts(state.result, run.out_spec, run.mesh, "y")};
-  } catch (const Error&) {
-    return {};  // check_vma=True has no such program: a psum of groups, a gathered y replicated
-  }
-}
-
-void add_sums(Plan& plan, const std::vector<CastStep>& casts, const char* operand,
+void add_sums(Plan& plan, const std::vector<Psum>& sums, const char* operand,
               const CollectiveRun& run, const std::vector<Index>& shape) {
-  for (const CastStep& cast : casts) {
-    const Psum sum{AxisNames(cast.axes)};
+  for (const Psum& sum : sums) {
     add_transfer(plan, sum, to_string(LinearCollective(sum)), operand, run, shape,
-                 axis_size(run.mesh, cast.axes));
+                 axis_size(run.mesh, sum.axis_name));
   }
 }
 
+void add_backward(Plan& plan, const CollectiveRun& run, Index n) {
+  const CollectiveBackward steps = backward_of(run);
+  if (!steps.checked) {
+    plan.steps.push_back("of the devices with the same block of y, that with index 0 has ct.y");
+  }
+  add_sums(plan, steps.of_y, "ct.y", run, run.y_local);
+  if (steps.transpose) {
+    const std::string text = to_string(*steps.transpose);
+    std::visit([&](const auto& op) { add_transfer(plan, op, text, "ct.y", run, run.y_local, n); },
+               *steps.transpose);
+  }
+  add_sums(plan, steps.of_x, "ct.x", run, run.x_local);
+}
+
 template <class Op>
-void add_value(Plan& plan, const Op& op, const CollectiveRun& run, Index n) {
+void add_forward(Plan& plan, const Op& op, const CollectiveRun& run, Index n) {
   if constexpr (std::is_same_v<Op, Pmax>) {
     const std::string text = detail::cat(name_of(run.which), '(', to_string(op.axis_name), ')');
     add_transfer(plan, op, text, "x", run, run.x_local, n);
-  } else if (!run.vjp) {
-    add_transfer(plan, op, to_string(LinearCollective(op)), "x", run, run.x_local, n);
   } else {
-    const Boundary edges = boundary(op, run);
-    add_sums(plan, edges.out, "ct.y", run, run.y_local);
-    const LinearCollective transposed = op.transpose(Typing::kChecked);
-    const std::string text = to_string(transposed);
-    std::visit([&](const auto& t) { add_transfer(plan, t, text, "ct.y", run, run.y_local, n); },
-               transposed);
-    add_sums(plan, edges.in, "ct.x", run, run.x_local);
+    add_transfer(plan, op, to_string(LinearCollective(op)), "x", run, run.x_local, n);
   }
 }
 
@@ -84,12 +72,13 @@ Plan plan_collective(const Run& given) {
       detail::cat(devices, devices == 1 ? " device in " : " devices in ", plan.groups.size(),
                   plan.groups.size() == 1 ? " group of " : " groups of ", least,
                   least == most ? "" : detail::cat(" to ", most));
-  if (run.axis_name.empty()) {
-    plan.steps.push_back("nothing: no axis is named");
-    return plan;
+  const auto n = static_cast<Index>(most);
+  if (run.vjp) {
+    add_backward(plan, run, n);
+  } else if (!run.axis_name.empty()) {
+    std::visit([&](const auto& op) { add_forward(plan, op, run, n); }, run.value);
   }
-  std::visit([&](const auto& op) { add_value(plan, op, run, static_cast<Index>(most)); },
-             run.value);
+  if (plan.steps.empty()) plan.steps.push_back("nothing: no axis is named");
   return plan;
 }
 

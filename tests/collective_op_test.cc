@@ -117,6 +117,36 @@ TEST_CASE("behaviour 55: ppermute over axes in another order than the mesh's goe
   for (int i = 0; i < 4; ++i) CHECK(y.at(i) == expected[i]);
 }
 
+TEST_CASE("the way back that is printed is the one that runs, checked where it can be") {
+  using Steps = std::vector<std::string>;
+  const auto back = [](const char* op, const char* set, const Placed& placed) {
+    Run run = collective_run(op, set, placed, small_integers(DType::kF32, {4, 8}));
+    run.in["ct.y"] = small_integers(DType::kF32, {4, 8}, 3);
+    find_operation(run.op).validate(run, false);
+    const Plan plan = find_operation(run.op).plan(run);
+    run.out = find_operation(run.op).compute(run);
+    judged(run);
+    return plan;
+  };
+  // A copy of the cotangent, which every device has.
+  Plan plan = back("psum.vjp", R"({"axis_name": "Y"})", {"X=2,Y=2", "None,X", "None,X"});
+  CHECK(plan.steps ==
+        Steps{"pvary(Y) of ct.y F32[4,4] a device", "psum(Y) of ct.x F32[4,4] a device"});
+  CHECK(plan.bytes() == 4.0 * 4 * 4);
+  // No axis is named, and what is replicated stays so.
+  plan = back("psum.vjp", R"({"axis_name": []})", {"X=2,Y=2", "X", "X"});
+  CHECK(plan.steps == Steps{"nothing: no axis is named"});
+  // check_vma=True has no psum of groups: it is its own transpose, and x's copies are summed.
+  const char* groups = R"({"axis_name": "X", "axis_index_groups": [[0, 1], [2, 3]]})";
+  plan = back("psum.vjp", groups, {"X=4,Y=2", "None,X", "None,X"});
+  REQUIRE(plan.steps.size() == 3);
+  CHECK(plan.steps[0] == "of the devices with the same block of y, that with index 0 has ct.y");
+  has(plan.steps[1], "psum(X, axis_index_groups=[[0,1],[2,3]]) of ct.y F32[4,2] a device");
+  CHECK(plan.steps[2] == "psum(Y) of ct.x F32[4,2] a device");
+  CHECK(plan.transfers.size() == 2);
+  CHECK(plan.bytes() == 2 * 4.0 * 8);
+}
+
 TEST_CASE("integers past 2^53 are told apart") {
   Array x(DType::kI64, std::vector<Index>{4});
   const std::int64_t big = (std::int64_t{1} << 60) + 1;
