@@ -147,6 +147,26 @@ TEST_CASE("the way back that is printed is the one that runs, checked where it c
   CHECK(plan.bytes() == 2 * 4.0 * 8);
 }
 
+TEST_CASE("cotangents of more elements than are summed up at a time") {
+  const Index rows = 1200, columns = 1024, size = rows * columns;
+  Run run = collective_run("all_gather.vjp", R"({"axis_name": "X", "tiled": true})",
+                           {"X=2", "X", "X"}, small_integers(DType::kF32, {rows, columns}));
+  const Array ct = small_integers(DType::kF32, {2 * rows, columns}, 3);
+  run.in["ct.y"] = ct;
+  find_operation(run.op).validate(run, false);
+  run.out = find_operation(run.op).compute(run);
+  const Expectation e = find_operation(run.op).expect(run)[0];
+  REQUIRE(static_cast<Index>(e.value.size()) == size);
+  Index wrong = 0;
+  for (Index i = 0; i < size; ++i) {
+    wrong += e.value[static_cast<std::size_t>(i)] != ct.at(i) + ct.at(size + i);
+  }
+  CHECK(wrong == 0);
+  CHECK(judge(e, run.out.at("ct.x")).ok());
+  run.out.at("ct.x").mutable_elements<float>().back() += 1;
+  CHECK(judge(e, run.out.at("ct.x")).wrong == 1);
+}
+
 TEST_CASE("integers past 2^53 are told apart") {
   Array x(DType::kI64, std::vector<Index>{4});
   const std::int64_t big = (std::int64_t{1} << 60) + 1;
