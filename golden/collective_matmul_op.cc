@@ -101,10 +101,15 @@ std::map<std::string, Array> compute(const Run& run) {
 
 std::vector<Expectation> expect(const Run& run) { return expect_sharded_matmul(as_matmul(run)); }
 
-// That of matmul: the ring sends what the collective that it replaces sends.
+// The steps of matmul, one of them round the ring.
 Plan plan(const Run& run) {
   Plan out = plan_matmul(as_matmul(run));
-  out.summary = to_string(read_plan(run, read_operands(run)));
+  const RingPlan ring = read_plan(run, read_operands(run));
+  out.summary = to_string(ring);
+  out.transfers.clear();
+  for (const MatmulWork::Transfer& one : ring_work(ring, run.in.at("x").dtype()).transfers) {
+    out.transfers.push_back({one.collective, one.bytes});
+  }
   return out;
 }
 

@@ -68,6 +68,9 @@ RingPlan plan_ring(const MatmulPlacement& placement, const std::string& axis_nam
 // "round X: x's contracting dimension, all_gather, one direction".
 std::string to_string(const RingPlan& plan);
 
+// What one device does, as matmul_work; the ring's own transfer is "ring(X) of x".
+MatmulWork ring_work(const RingPlan& plan, DType dtype);
+
 // Which block a device of index `rank` works on at a step, where everything is shifted by `shift`
 // (+1 or -1) after each: of an operand that goes round, and of partial sums.
 Index gathered_block(Index rank, Index step, Index n, Index shift);

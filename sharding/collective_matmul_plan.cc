@@ -33,6 +33,37 @@ RingTraveller traveller_of(const MatmulStep& step) {
   return step.operand == "x" ? RingTraveller::kXRows : RingTraveller::kYColumns;
 }
 
+char operand_of(RingTraveller traveller) {
+  switch (traveller) {
+    case RingTraveller::kXContraction:
+    case RingTraveller::kXRows:
+      return 'x';
+    case RingTraveller::kYContraction:
+    case RingTraveller::kYColumns:
+      return 'y';
+    case RingTraveller::kZRows:
+    case RingTraveller::kZColumns:
+      break;
+  }
+  return 'z';
+}
+
+// The dimension that goes round.
+Index& travelling_size(RingTraveller traveller, MatmulShape& shape) {
+  switch (traveller) {
+    case RingTraveller::kXContraction:
+    case RingTraveller::kYContraction:
+      return shape.k;
+    case RingTraveller::kXRows:
+    case RingTraveller::kZRows:
+      return shape.m;
+    case RingTraveller::kYColumns:
+    case RingTraveller::kZColumns:
+      break;
+  }
+  return shape.n;
+}
+
 }  // namespace
 
 const char* name_of(MatmulForm form) {
@@ -104,6 +135,38 @@ RingPlan plan_ring(const MatmulPlacement& placement, const std::string& axis_nam
   kept->axes.erase(kept->axes.begin());
   if (kept->axes.empty()) plan.rest.steps.erase(kept);
   return plan;
+}
+
+MatmulWork ring_work(const RingPlan& plan, DType dtype) {
+  const Index n = plan.placement.mesh.size(plan.axis_name);
+  const char traveller = operand_of(plan.traveller);
+  // Outside the ring a device has one block of what goes round, and the rest as it multiplies it.
+  MatmulPlacement block = plan.rest;
+  travelling_size(plan.traveller, block.local) /= n;
+  const MatmulWork whole = matmul_work(plan.rest, dtype), part = matmul_work(block, dtype);
+
+  const bool gathers = plan.form == MatmulForm::kAllGather;
+  const std::vector<Index> shape = traveller == 'x'   ? block.local.x()
+                                   : traveller == 'y' ? block.local.y()
+                                                      : block.local.z();
+  const Index elements = detail::checked_product("block", shape.data(), shape.size());
+  const std::size_t size = size_of(gathers ? dtype : accumulator_of(dtype));
+  const MatmulWork::Transfer ring{
+      detail::cat("ring(", plan.axis_name, ") of ", traveller),
+      static_cast<double>(n - 1) * static_cast<double>(elements) * static_cast<double>(size),
+      gathers ? Traffic::kAllGather : Traffic::kReduceScatter,
+      {plan.axis_name}};
+  MatmulWork out;
+  out.flops = whole.flops;
+  bool behind = false;
+  for (std::size_t i = 0; i < whole.transfers.size(); ++i) {
+    const char operand = whole.transfers[i].collective.back();
+    if (operand == 'z' && !behind) out.transfers.push_back(ring);
+    behind = behind || operand == 'z';
+    out.transfers.push_back((operand == traveller ? part : whole).transfers[i]);
+  }
+  if (!behind) out.transfers.push_back(ring);
+  return out;
 }
 
 std::string to_string(const RingPlan& plan) {

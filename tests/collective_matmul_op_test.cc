@@ -95,6 +95,23 @@ TEST_CASE("a run is described with its ring") {
         std::string::npos);
   // Three of four blocks [8,4] of F32.
   CHECK(describe_run_json(run)["plan"]["bytes"] == 3 * 8 * 4 * 4);
+  // Over Y what the ring over X has summed is summed on: half of z [8,12] travels, then twice half
+  // of that half.
+  const Run two = ring_run(R"({"axis_name": "X"})", {"X=2,Y=2", "None,(X,Y)", "X"}, "(X,Y)");
+  const auto sums = describe_run_json(two)["plan"]["transfers"];
+  REQUIRE(sums.size() == 2);
+  CHECK(sums[0]["collective"] == "ring(X) of z");
+  CHECK(sums[0]["bytes"] == 8 * 12 / 2 * 4);
+  CHECK(sums[1]["collective"] == "psum(Y) of z");
+  CHECK(sums[1]["bytes"] == 2 * 8 * 12 / 4 * 4);
+  // Rows of x are gathered over Y before blocks of them go round X.
+  const Run rows =
+      ring_run(R"({"axis_name": "X"})", {"X=2,Y=2", "(X,Y)", "None,(X,Y)"}, "None,(X,Y)");
+  const auto gathers = describe_run_json(rows)["plan"]["transfers"];
+  REQUIRE(gathers.size() == 2);
+  CHECK(gathers[0]["bytes"] == 2 * 16 * 4);
+  CHECK(gathers[1]["collective"] == "ring(X) of x");
+  CHECK(gathers[1]["bytes"] == 4 * 16 * 4);
 }
 
 void has(const std::string& message, const std::string& part) {
