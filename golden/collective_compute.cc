@@ -10,11 +10,6 @@ namespace kref {
 namespace {
 
 Array forward(const CollectiveRun& run, Device& device, const Array& x) {
-  // Without an axis all are the identity; sums of bool and means of integers still change the type.
-  if (run.axis_name.empty()) {
-    if (run.which == Collective::kPmean) return Pmean{}(device, x);
-    return is_sum(run.which) ? Psum{}(device, x) : x;
-  }
   return std::visit([&](const auto& value) { return value(device, x); }, run.value);
 }
 

@@ -158,7 +158,7 @@ std::vector<Expectation> expect_collective(const Run& given) {
   with_dtype(from.dtype(), [&]<class T>() {
     if (run.vjp) {
       if constexpr (!std::is_integral_v<T>) transpose<T>(run, from, e);
-    } else if (!is_sum(run.which)) {
+    } else if (run.axis_name.empty() || !is_sum(run.which)) {
       move_elements<T>(run, from, e);
     } else if constexpr (std::is_integral_v<T>) {
       sum_integers<T>(run, from, e);

@@ -158,9 +158,9 @@ void set_result(CollectiveRun& c) {
   c.x_local = local_shape(c.in_spec, c.x_shape, c.mesh);
   std::visit(
       [&](const auto& value) {
-        c.y_dtype = value.result_dtype(c.x_dtype);
-        // Without an axis it is the identity, whatever the other options say.
-        c.y_local = c.axis_name.empty() ? c.x_local : value.result_shape(c.x_local, c.group_size());
+        detail::ResultType type = detail::result_type(value, c.x_local, c.x_dtype, c.group_size());
+        c.y_local = std::move(type.shape);
+        c.y_dtype = type.dtype;
       },
       c.value);
   normalize(c);

@@ -3,7 +3,9 @@
 // groups it may have. For devices, typed bodies and run files alike.
 #pragma once
 
+#include <span>
 #include <type_traits>
+#include <vector>
 
 #include "sharding/collectives.h"
 
@@ -36,6 +38,27 @@ GroupSizes group_sizes(const Op& op) {
                          std::is_same_v<Op, PsumScatter> || std::is_same_v<Op, AllToAll> ||
                          std::is_same_v<Op, Pmean>;
   return equal ? GroupSizes::kEqual : GroupSizes::kAny;
+}
+
+// Without an axis a collective is the identity, whatever its other options say. Pargmax, which
+// gives a rank, needs one.
+template <class Op>
+bool is_identity(const Op& op) {
+  return !std::is_same_v<Op, Pargmax> && op.axis_name.names.empty();
+}
+
+// Shape and element type of one device's result, of a group of n. Error as those of the collective.
+struct ResultType {
+  std::vector<Index> shape;
+  DType dtype = DType::kF32;
+};
+template <class Op>
+ResultType result_type(const Op& op, std::span<const Index> in, DType dtype, Index n) {
+  if (is_identity(op)) return {{in.begin(), in.end()}, dtype};
+  ResultType out;
+  out.dtype = op.result_dtype(dtype);
+  out.shape = op.result_shape(in, n);
+  return out;
 }
 
 }  // namespace kref::detail

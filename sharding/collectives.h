@@ -4,8 +4,8 @@
 // (sharding_semantics 2.1, 2.2, 2.5).
 //
 // Shapes are those of one device's array, n is the size of the group. Members of a group rank in
-// row-major order over `axis_name`, or by their place in `axis_index_groups`. No axis at all: a
-// group of one. Negative dimensions count from the end. All devices of a group call the same
+// row-major order over `axis_name`, or by their place in `axis_index_groups`. No axis at all: the
+// identity. Negative dimensions count from the end. All devices of a group call the same
 // collective with arrays of one shape and type, else all of them end with one Error (launch.h);
 // what can be seen on one device alone (an unbound axis, a shape that does not fit) is refused
 // there, naming collective, device and call site.

@@ -85,6 +85,7 @@ Exchanged exchanged_box(const AllToAll& op, std::span<const Index> in, std::span
 }  // namespace
 
 Pending AllGather::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   Prepared p = detail::prepare(*this, device, x, where);
   const std::size_t a =
       detail::dimension(kName, "axis", axis, x.rank() + static_cast<std::size_t>(!tiled));
@@ -103,6 +104,7 @@ Pending AllGather::start(Device& device, const Array& x, CallSite where) const {
 }
 
 Pending AllToAll::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   Prepared p = detail::prepare(*this, device, x, where);
   const Exchanged e = exchanged_box(*this, x.shape(), p.shape, p.group.size());
   return start_move(*this, device, x, std::move(p), where,
@@ -117,6 +119,7 @@ Pending AllToAll::start(Device& device, const Array& x, CallSite where) const {
 }
 
 Pending Ppermute::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   Prepared p = detail::prepare(*this, device, x, where);
   const Index n = p.group.size();
   Index source = -1;
@@ -131,6 +134,7 @@ Pending Ppermute::start(Device& device, const Array& x, CallSite where) const {
 }
 
 Pending Pbroadcast::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   return start_move(*this, device, x, detail::prepare(*this, device, x, where), where,
                     [from = source](Exchange& exchange, const ReplicaGroup&, Array& out) {
                       copy_all(exchange, from, out);
@@ -138,6 +142,7 @@ Pending Pbroadcast::start(Device& device, const Array& x, CallSite where) const 
 }
 
 Pending OwnSlice::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   const Prepared p = detail::prepare(*this, device, x, where);
   const std::size_t a = detail::dimension(kName, "axis", axis, x.rank());
   const Index n = p.group.size();

@@ -63,10 +63,27 @@ Prepared prepare(const Op& op, const Device& device, const Array& x, CallSite wh
     check_groups(device.mesh(), op.axis_name, groups_of(op), group_sizes(op), name_of_op(op));
     Prepared out;
     out.group = replica_group(device.mesh(), op.axis_name, groups_of(op), device.index());
-    out.shape = op.result_shape(x.shape(), out.group.size());
-    out.dtype = op.result_dtype(x.dtype());
+    ResultType type = result_type(op, x.shape(), x.dtype(), out.group.size());
+    out.shape = std::move(type.shape);
+    out.dtype = type.dtype;
     return out;
   });
+}
+
+// A Pending whose done() is `finish`, which may hold what cannot be copied.
+template <class F>
+Pending deferred(F finish) {
+  struct Work final : Pending::Work {
+    F f;
+    explicit Work(F work) : f(std::move(work)) {}
+    Array finish() override { return f(); }
+  };
+  return Pending(std::make_unique<Work>(std::move(finish)));
+}
+
+// What the identity gives back: nothing is posted.
+inline Pending unchanged(const Array& x) {
+  return deferred([x] { return x; });
 }
 
 // Posts x. `target`: memory of this device that the others write, or none; it outlives the
@@ -88,17 +105,6 @@ std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup&
     offer.target_bytes = target->bytes();
   }
   return device.transport().post(std::move(offer));
-}
-
-// A Pending whose done() is `finish`, which may hold what cannot be copied.
-template <class F>
-Pending deferred(F finish) {
-  struct Work final : Pending::Work {
-    F f;
-    explicit Work(F work) : f(std::move(work)) {}
-    Array finish() override { return f(); }
-  };
-  return Pending(std::make_unique<Work>(std::move(finish)));
 }
 
 }  // namespace kref::detail

@@ -114,18 +114,21 @@ Pending start_all_reduce(const Op& op, Device& device, const Array& x, const Fol
 }  // namespace
 
 Pending Psum::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   const Folding r =
       detail::at_call(where, [&] { return sum_folding(kName, Fold::kSum, x.dtype(), sum); });
   return start_all_reduce(*this, device, x, r, where);
 }
 
 Pending Pmean::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   const Folding r =
       detail::at_call(where, [&] { return sum_folding(kName, Fold::kMean, x.dtype(), sum); });
   return start_all_reduce(*this, device, x, r, where);
 }
 
 Pending Pmax::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   const Folding r = detail::extremum_folding(min ? Fold::kMin : Fold::kMax, x.dtype());
   return start_all_reduce(*this, device, x, r, where);
 }
@@ -136,12 +139,14 @@ Pending Pargmax::start(Device& device, const Array& x, CallSite where) const {
 }
 
 Pending PsumTo::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   const Folding r =
       detail::at_call(where, [&] { return sum_folding(kName, Fold::kSum, x.dtype(), sum); });
   return start_all_reduce(*this, device, x, r, where, target);
 }
 
 Pending PsumScatter::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   Prepared p = detail::prepare(*this, device, x, where);
   const Folding r =
       detail::at_call(where, [&] { return sum_folding(kName, Fold::kSum, x.dtype(), sum); });
@@ -165,8 +170,9 @@ Pending PsumScatter::start(Device& device, const Array& x, CallSite where) const
 
 // Nothing moves.
 Pending Pvary::start(Device& device, const Array& x, CallSite where) const {
+  if (detail::is_identity(*this)) return detail::unchanged(x);
   const Prepared p = detail::prepare(*this, device, x, where);
-  if (!mean) return detail::deferred([x] { return x; });
+  if (!mean) return detail::unchanged(x);
   // Divided in f32, f64 in f64, and rounded once.
   const bool wide = p.dtype == DType::kF64;
   Array quotient = Array::unwritten(wide ? DType::kF64 : DType::kF32, p.shape);

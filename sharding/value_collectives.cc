@@ -105,7 +105,7 @@ template <class Op>
 Value record_unlocated(const Op& op, const Value& x, CallSite where) {
   Graph& graph = x.graph();
   const Mesh& mesh = graph.mesh();
-  if (op.axis_name.names.empty()) return x;
+  if (is_identity(op)) return x;
   CollectiveState state;
   if (graph.checked()) {
     state = collective_state(op, x.state(), mesh, graph.auto_pcast());
@@ -118,8 +118,9 @@ Value record_unlocated(const Op& op, const Value& x, CallSite where) {
   Index n = axis_size(mesh, op.axis_name);
   for (const auto& group : groups) n = std::min(n, static_cast<Index>(group.size()));
   const Value operand = graph.cast(x, state.casts, where);
+  ResultType type = result_type(op, x.shape(), x.dtype(), n);
   return graph.add(std::make_shared<CollectivePrimitive<Op>>(op), std::span(&operand, 1),
-                   op.result_dtype(x.dtype()), op.result_shape(x.shape(), n), state.result, where);
+                   type.dtype, std::move(type.shape), state.result, where);
 }
 
 // Checks and records a collective on x.
@@ -167,7 +168,7 @@ Value psum(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& gr
   const Psum op{axis_name, groups};
   const bool even = std::ranges::all_of(
       groups, [&](const auto& group) { return group.size() == groups[0].size(); });
-  if (even && detail::is_constant(x)) {
+  if (even && detail::is_constant(x) && !detail::is_identity(op)) {
     detail::at_line(where, [&] {
       check_groups(x.mesh(), axis_name, groups, detail::group_sizes(op), "psum");
       return 0;

@@ -129,6 +129,7 @@ void unchanged(Coordinates&, Index) {}
 }  // namespace
 
 World all_gather(const Where& where, const World& x, Index axis, bool tiled) {
+  if (where.axes.names.empty()) return x;
   const auto a = static_cast<std::size_t>(axis);
   return made(
       where, x,
@@ -146,6 +147,7 @@ World all_gather(const Where& where, const World& x, Index axis, bool tiled) {
 }
 
 World own_slice(const Where& where, const World& x, Index axis, bool tiled) {
+  if (where.axes.names.empty()) return x;
   const auto a = static_cast<std::size_t>(axis);
   return made(
       where, x,
@@ -162,10 +164,12 @@ World own_slice(const Where& where, const World& x, Index axis, bool tiled) {
 }
 
 World psum_scatter(const Where& where, const World& x, Index dimension, bool tiled) {
+  if (where.axes.names.empty()) return x;
   return own_slice(where, psum(where, x), dimension, tiled);
 }
 
 World all_to_all(const Where& where, const World& x, Index split, Index concat, bool tiled) {
+  if (where.axes.names.empty()) return x;
   const auto p = static_cast<std::size_t>(split), q = static_cast<std::size_t>(concat);
   return made(
       where, x,
@@ -187,6 +191,7 @@ World all_to_all(const Where& where, const World& x, Index split, Index concat, 
 
 World ppermute(const Where& where, const World& x,
                const std::vector<std::pair<Index, Index>>& perm) {
+  if (where.axes.names.empty()) return x;
   return made(where, x, unchanged,
               [&](const std::vector<Index>& all, Index rank, const Coordinates& c) {
                 for (const auto& pair : perm) {

@@ -55,8 +55,9 @@ void add_cases(std::vector<Case>& out, const Where& where, const oracle::Coordin
                        DType result, const Body& body) {
     out.push_back({at + name, body, oracle::arrays_of(input, type), expected, result});
   };
-  const DType sum = type == DType::kBool ? DType::kI32 : type;
-  const DType mean = is_float(type) ? type : DType::kF32;
+  const bool same = over.names.empty();  // the identity
+  const DType sum = type == DType::kBool && !same ? DType::kI32 : type;
+  const DType mean = is_float(type) || same ? type : DType::kF32;
   for (const SumOrder order : {SumOrder::kRank, SumOrder::kRing}) {
     const PsumOptions options = {groups, {.order = order}};
     const std::string by = order == SumOrder::kRank ? "by rank" : "by ring";

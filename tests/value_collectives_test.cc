@@ -56,5 +56,32 @@ TEST_CASE("which groups may differ in size is known before a device starts") {
         std::string::npos);
 }
 
+TEST_CASE("without an axis a collective is the identity: on arrays, on Values, in the type too") {
+  const Array x = iota({4, 1}, 0, DType::kBool);
+  const AxisNames nothing;
+  const auto check = [&](const auto& op) {
+    const auto body = [&](Device& device, const Array& v) { return op(device, v); };
+    const Array y = shard_map(kFour, {.in_specs = {P{"i"}}, .out_specs = {P{"i"}}}, body)(x);
+    const auto typed = unchecked([op](Tracer&, const Value& v) { return apply(op, v); });
+    for (const Array& found : {y, typed(x)}) {
+      CHECK(found.dtype() == DType::kBool);
+      CHECK(shape_of(found) == std::vector<Index>{4, 1});
+      CHECK(values(found) == values(x));
+    }
+  };
+  check(Psum{nothing});
+  check(Pmean{nothing});
+  check(Pvary{nothing, {}, true});
+  check(PsumTo{nothing, 5});
+  check(AllGather{nothing, 1, false});
+  check(OwnSlice{nothing, 0, false});
+  check(PsumScatter{nothing, 0, false});
+  check(AllToAll{nothing, 0, 1, false});
+  check(Ppermute{nothing, {{0, 1}}});
+  check(Pbroadcast{nothing, 5});
+  const auto constant = [](Tracer& t) { return psum(t.constant(full({2}, 3)), AxisNames()); };
+  CHECK(values(shard_map(kFour, {.out_specs = {P()}}, constant)()) == Doubles{3, 3});
+}
+
 }  // namespace
 }  // namespace kref
