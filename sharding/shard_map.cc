@@ -70,6 +70,17 @@ bool writes(const Placement& placement, const Mesh& mesh, Index device) {
   return true;
 }
 
+// The global array that blocks of a shape make side by side.
+std::vector<Index> global_shape(std::span<const Index> local, const Placement& spec,
+                                const Mesh& mesh, std::size_t i) {
+  std::vector<Index> out;
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    const Index factors[] = {local[d], block_count(spec.spec[d], mesh)};
+    out.push_back(checked_product(result_name(i).c_str(), factors, 2));
+  }
+  return out;
+}
+
 // One result while the devices bring their blocks.
 class Assembly {
  public:
@@ -101,9 +112,8 @@ class Assembly {
     check_rank(block, spec, i);
     std::vector<Index> shape;
     for (const std::string& axis : spec.unreduced) shape.push_back(mesh.size(axis));
-    for (std::size_t d = 0; d < local_.size(); ++d) {
-      shape.push_back(local_[d] * block_count(spec.spec[d], mesh));
-    }
+    const std::vector<Index> whole = global_shape(local_, spec, mesh, i);
+    shape.insert(shape.end(), whole.begin(), whole.end());
     made_ = true;
     // A block that is the whole result and that nobody else holds needs no copy.
     done_ = writer && std::ranges::equal(shape, local_) && block.owner().use_count() == 1;
@@ -234,9 +244,8 @@ std::vector<Sharded> ShardMapCore::run_sharded(std::span<const ShardArgument> ar
   std::vector<Sharded> out;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Placement& spec = options_.out_specs[i];
-    std::vector<Index> shape(blocks[i][0].shape().begin(), blocks[i][0].shape().end());
-    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] *= block_count(spec.spec[d], mesh_);
-    out.emplace_back(mesh_, std::move(shape), spec, std::move(blocks[i]), result_name(i));
+    out.emplace_back(mesh_, global_shape(blocks[i][0].shape(), spec, mesh_, i), spec,
+                     std::move(blocks[i]), result_name(i));
   }
   return out;
 }

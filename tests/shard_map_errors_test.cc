@@ -117,6 +117,19 @@ TEST_CASE("devices that return different shapes are named, and the mesh works af
   CHECK(values(good(iota({8}))) == values(iota({8})));
 }
 
+TEST_CASE("blocks without elements that make an extent no Index counts are refused") {
+  const Mesh mesh = Mesh::parse("X=4");
+  const auto body = [](Device&, const Array&) {
+    return Array(DType::kI8, std::vector<Index>{0, Index{1} << 62});
+  };
+  const auto f = shard_map(mesh, {.in_specs = {P()}, .out_specs = {P{none, "X"}}}, body);
+  for (const std::string& text :
+       {refusal([&] { f(iota({1})); }), refusal([&] { f.sharded(iota({1})); })}) {
+    CHECK(text.find("result 0: ") != std::string::npos);
+    CHECK(text.find("more than 2^63 - 1 elements") != std::string::npos);
+  }
+}
+
 TEST_CASE("an array that lives elsewhere than its spec says is refused, naming both") {
   const Mesh mesh = Mesh::parse("X=2,Y=2");
   const Sharded x = shard(mesh, iota({4, 4}), P{"X"});
