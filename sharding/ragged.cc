@@ -50,11 +50,14 @@ void check_rows(const Array& operand, const Array& output) {
       ", expected the same dimensions behind the first");
 }
 
-// Refuses rows begin .. begin + size - 1 where an array has `rows`.
-void check_range(const char* array, Index slice, Index begin, Index size, Index rows) {
+// Refuses rows begin .. begin + size - 1 where an array has `rows`. `sender`: the member that sends
+// the slice; -1: this one.
+void check_range(const char* array, Index sender, Index slice, Index begin, Index size,
+                 Index rows) {
   KREF_CHECK(begin >= 0 && size >= 0 && begin <= rows && size <= rows - begin,
-             "ragged_all_to_all: slice ", slice, ": ", size, " rows from ", begin,
-             " on are not rows of ", array, ", which has ", rows);
+             "ragged_all_to_all: ", sender < 0 ? "" : detail::cat("member ", sender, ", "),
+             "slice ", slice, ": ", size, " rows from ", begin, " on are not rows of ", array,
+             ", which has ", rows);
 }
 
 // [kVectors, K] I64.
@@ -70,9 +73,9 @@ Array packed(const RaggedSlices& slices) {
   return out;
 }
 
-// One slice that arrives here.
+// One slice that arrives here: number `slice` of the sender's.
 struct Arrival {
-  Index sender, from, size, to;
+  Index sender, slice, from, size, to;
 };
 
 // What the members' vectors say arrives at `rank`: each sender's slices for it, by sender.
@@ -86,7 +89,7 @@ std::vector<Arrival> arrivals(Exchange& exchange, Index n, Index rank, Index k, 
         reinterpret_cast<const std::int64_t*>(exchange.view(j, 0, fetched.size(), fetched.data()));
     for (Index s = 0; s < each; ++s) {
       const Index i = rank * each + s;
-      const Arrival a = {j, all[kInputOffsets * k + i], all[kSendSizes * k + i],
+      const Arrival a = {j, i, all[kInputOffsets * k + i], all[kSendSizes * k + i],
                          all[kOutputOffsets * k + i]};
       const Index expected = own_vectors[static_cast<std::size_t>(kRecvSizes * k + j * each + s)];
       KREF_CHECK(a.size == expected, "ragged_all_to_all: recv_sizes[", j * each + s, "] is ",
@@ -167,7 +170,7 @@ Pending RaggedAllToAll::start(Device& device, const Array& operand, const Array&
     const auto v = vectors.elements<std::int64_t>();
     for (Index i = 0; i < k; ++i) {
       const auto at = [&](int which) { return v[static_cast<std::size_t>(which * k + i)]; };
-      check_range("operand", i, at(kInputOffsets), at(kSendSizes), operand.extent(0));
+      check_range("operand", -1, i, at(kInputOffsets), at(kSendSizes), operand.extent(0));
     }
     return 0;
   });
@@ -179,7 +182,7 @@ Pending RaggedAllToAll::start(Device& device, const Array& operand, const Array&
     const std::vector<Arrival> all = detail::at_call(where, [&] {
       const auto found = arrivals(*which, group.size(), group.rank, k, vectors);
       for (const Arrival& a : found) {
-        check_range("output", a.sender, a.to, a.size, output.extent(0));
+        check_range("output", a.sender, a.slice, a.to, a.size, output.extent(0));
       }
       check_disjoint(found);
       return found;

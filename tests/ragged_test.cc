@@ -250,6 +250,12 @@ TEST_CASE("what does not fit is refused by name") {
        "slice 0: -1 rows from 0 on"},
       {refused([](std::vector<Part>& p) { p[1].output_offsets[0] = 4; }),
        "1 rows from 4 on are not rows of output, which has 4"},
+      {refused([](std::vector<Part>& p) {
+         // Two slices for each member; the second one for member 0 is wrong.
+         p = {{{1, 2, 3, 4}, {0, 0, 0, 0}, {0, 1, 2, 3}, {1, 1, 1, 1}, {0, 1, 0, 1}, {1, 1, 1, 1}},
+              {{5, 6, 7, 8}, {0, 0, 0, 0}, {0, 1, 2, 3}, {1, 1, 1, 1}, {2, 9, 2, 3}, {1, 1, 1, 1}}};
+       }),
+       "member 1, slice 1: 1 rows from 9 on are not rows of output, which has 4"},
       {refused([](std::vector<Part>& p) { p[0].recv_sizes[1] = 2; }),
        "recv_sizes[1] is 2, but member 1 sends 1 rows, its send_sizes[0]"},
       {refused([](std::vector<Part>& p) { p[1].output_offsets[0] = 0; }),
