@@ -4,6 +4,7 @@
 #include "golden/collective_op.h"
 #include "golden/collective_run.h"
 #include "golden/run_launch.h"
+#include "sharding/block_view.h"
 #include "sharding/shard_map.h"
 
 namespace kref {
@@ -22,15 +23,6 @@ Array backward(const CollectiveBackward& steps, Device& device, const Array& ct)
   return out;
 }
 
-// Is this the device whose block of y counts, of those that hold the same one?
-bool representative(const CollectiveRun& run, const Device& device) {
-  const std::vector<Index> at = run.mesh.coordinates(device.index());
-  for (std::size_t a = 0; a < at.size(); ++a) {
-    if (at[a] != 0 && !run.out_spec.names(run.mesh.axes()[a].name)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::map<std::string, Array> compute_collective(const Run& given) {
@@ -38,7 +30,8 @@ std::map<std::string, Array> compute_collective(const Run& given) {
   const CollectiveBackward steps = run.vjp ? backward_of(run) : CollectiveBackward{};
   const auto body = [&](Device& device, const Array& block) {
     if (!run.vjp) return forward(run, device, block);
-    const bool counts = steps.checked || representative(run, device);
+    const bool counts =
+        steps.checked || first_replica(run.out_spec, run.mesh, device.index()) == device.index();
     return backward(steps, device, counts ? block : Array(run.y_dtype, run.y_local));
   };
   const PartitionSpec &from = run.vjp ? run.out_spec : run.in_spec,

@@ -37,6 +37,13 @@ BasicArrayRef<Void> block_view(const BasicArrayRef<Void>& whole, const Placement
 template ArrayRef block_view(const ArrayRef&, const Placement&, const Mesh&, Index);
 template MutableArrayRef block_view(const MutableArrayRef&, const Placement&, const Mesh&, Index);
 
+Index first_replica(const Placement& placement, const Mesh& mesh, Index device) {
+  std::vector<Index> at = mesh.coordinates(device);
+  for (const std::string& axis : replicated_axes(placement, mesh)) at[mesh.index(axis)] = 0;
+  for (const std::string& axis : placement.reduced) at[mesh.index(axis)] = 0;
+  return mesh.device(at);
+}
+
 bool is_dense(const ArrayRef& view) {
   Index stride = 1;
   for (std::size_t d = view.rank; d-- > 0;) {

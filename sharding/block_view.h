@@ -14,6 +14,10 @@ template <class Void>
 BasicArrayRef<Void> block_view(const BasicArrayRef<Void>& whole, const Placement& placement,
                                const Mesh& mesh, Index device);
 
+// The device that comes first among those which hold the same block as `device`. Where one of them
+// counts, as when a global array is put together, it is this one.
+Index first_replica(const Placement& placement, const Mesh& mesh, Index device);
+
 // Do the elements lie one after the other, row-major?
 bool is_dense(const ArrayRef& view);
 

@@ -58,18 +58,6 @@ void check_rank(const Array& block, const Placement& spec, std::size_t i) {
              block.rank() == 0 ? "; a scalar takes P()" : "");
 }
 
-// The first device along every axis that the placement says nothing of writes the result.
-bool writes(const Placement& placement, const Mesh& mesh, Index device) {
-  const std::vector<Index> at = mesh.coordinates(device);
-  const auto& unreduced = placement.unreduced;
-  for (std::size_t k = 0; k < at.size(); ++k) {
-    const std::string& axis = mesh.axes()[k].name;
-    if (at[k] == 0 || placement.spec.names(axis)) continue;
-    if (std::find(unreduced.begin(), unreduced.end(), axis) == unreduced.end()) return false;
-  }
-  return true;
-}
-
 // The global array that blocks of a shape make side by side.
 std::vector<Index> global_shape(std::span<const Index> local, const Placement& spec,
                                 const Mesh& mesh, std::size_t i) {
@@ -86,7 +74,7 @@ class Assembly {
  public:
   // Copies a device's block to its place. The first device that comes decides the shape.
   void take(Array block, const Placement& spec, const Device& device, std::size_t i) {
-    const bool writer = writes(spec, device.mesh(), device.index());
+    const bool writer = first_replica(spec, device.mesh(), device.index()) == device.index();
     {
       const std::lock_guard lock(mutex_);
       if (!made_) {

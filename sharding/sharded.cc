@@ -10,14 +10,6 @@
 namespace kref {
 namespace {
 
-// The device that comes first among those which hold the same as `device`.
-Index first_replica(const Placement& placement, const Mesh& mesh, Index device) {
-  std::vector<Index> at = mesh.coordinates(device);
-  for (const std::string& axis : replicated_axes(placement, mesh)) at[mesh.index(axis)] = 0;
-  for (const std::string& axis : placement.reduced) at[mesh.index(axis)] = 0;
-  return mesh.device(at);
-}
-
 // "3.5 (bits 0x40600000)".
 std::string element_string(const Array& array, Index i) {
   const std::size_t bytes = size_of(array.dtype());
