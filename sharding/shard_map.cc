@@ -102,7 +102,7 @@ class Assembly {
     for (const std::string& axis : spec.unreduced) shape.push_back(mesh.size(axis));
     const std::vector<Index> whole = global_shape(local_, spec, mesh, i);
     shape.insert(shape.end(), whole.begin(), whole.end());
-    made_ = true;
+    check_assembled(block.ref(), spec, result_name(i));
     // A block that is the whole result and that nobody else holds needs no copy.
     done_ = writer && std::ranges::equal(shape, local_) && block.owner().use_count() == 1;
     if (done_) {
@@ -111,6 +111,7 @@ class Assembly {
       global_ = Array::unwritten(dtype_, shape);
       target_ = global_.mutable_ref();
     }
+    made_ = true;  // last: where this one fails, the next device tries and fails as well
   }
 
   std::mutex mutex_;
@@ -123,6 +124,13 @@ class Assembly {
 };
 
 }  // namespace
+
+void check_assembled(const ArrayRef& block, const Placement& spec, const std::string& name) {
+  KREF_CHECK(block.rank + spec.unreduced.size() <= kMaxRank, name, ": ", to_string(block),
+             " on each device and ", spec.unreduced.size(), " leading for the unreduced axes of ",
+             to_string(spec), " make rank ", block.rank + spec.unreduced.size(),
+             ", expected at most ", kMaxRank);
+}
 
 ShardMapCore::ShardMapCore(const Mesh& mesh, ShardMapOptions options, Index arity, Index results,
                            std::vector<ParameterRule> rules, CallSite where)
@@ -208,6 +216,7 @@ std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
     const std::vector<Sharded> sharded = run_sharded(arguments, body);
     for (std::size_t i = 0; i < sharded.size(); ++i) {
       kref::check_replicas(sharded[i], result_name(i));
+      check_assembled(sharded[i].block(0), options_.out_specs[i], result_name(i));
       out.push_back(unshard_terms(sharded[i]));
     }
     return out;

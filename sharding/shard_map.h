@@ -102,6 +102,10 @@ namespace detail {
 // What a device runs: its blocks of the arguments in, its blocks of the results out.
 using ShardBody = std::function<void(Device&, std::span<const Array>, std::vector<Array>&)>;
 
+// Refuses, by `name`, blocks that no global array is made of: the unreduced axes, which are leading
+// dimensions of it, make more than kMaxRank of them.
+void check_assembled(const ArrayRef& block, const Placement& spec, const std::string& name);
+
 // The part of a shard_map that does not depend on the body's type. `arity` and `results` may be
 // kAnyCount.
 class ShardMapCore {

@@ -58,6 +58,13 @@ Traced TypedCore::trace(std::span<const ShardArgument> arguments) const {
   return out;
 }
 
+void check_assembled(std::span<const Value> values, const Specs& specs, const char* name) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    check_assembled(ArrayRef(values[i].dtype(), values[i].shape(), nullptr), specs[i],
+                    cat(name, i));
+  }
+}
+
 ShardBody TypedCore::body_of(const Traced& traced) {
   const std::vector<Index> results = nodes_of(traced.results);
   std::vector<bool> which = traced.graph->needed(results);
@@ -73,7 +80,9 @@ ShardBody TypedCore::body_of(const Traced& traced) {
 }
 
 std::vector<Array> TypedCore::run(std::span<const ShardArgument> arguments) const {
-  return core_.run(arguments, body_of(trace(arguments)));
+  const Traced traced = trace(arguments);
+  check_assembled(traced.results, options().out_specs, "result ");
+  return core_.run(arguments, body_of(traced));
 }
 
 std::vector<Sharded> TypedCore::run_sharded(std::span<const ShardArgument> arguments) const {

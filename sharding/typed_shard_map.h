@@ -37,6 +37,9 @@ struct Traced {
   std::vector<Value> results;  // after the casts at the boundary
 };
 
+// As that of shard_map.h, for value i as name + i: before a device starts.
+void check_assembled(std::span<const Value> values, const Specs& specs, const char* name);
+
 // The part of a typed shard_map that does not depend on the body's type.
 class TypedCore {
  public:

@@ -89,6 +89,9 @@ std::pair<std::vector<Array>, Pullback> vjp(const TypedCore& core,
                        graph.checked() ? cotangent(results[i].state()) : ValueState(graph.mesh())));
   }
   state->grads = record_transpose(core, graph, state->traced.arguments, results, state->cts);
+  const Specs grad_specs = cotangent_specs(core.options().in_specs, arguments.size());
+  check_assembled(results, core.options().out_specs, "result ");
+  check_assembled(state->grads, grad_specs, "the cotangent of argument ");
 
   // What the derivative runs, and what it reads of the forward run.
   std::vector<bool> needed = graph.needed(nodes_of(state->grads));
@@ -132,7 +135,7 @@ std::pair<std::vector<Array>, Pullback> vjp(const TypedCore& core,
       });
   ShardMapOptions options = core.options();
   options.in_specs = cotangent_specs(core.options().out_specs, results.size());
-  options.out_specs = cotangent_specs(core.options().in_specs, arguments.size());
+  options.out_specs = grad_specs;
   options.names = cotangent_names(results.size());
   state->core.emplace(graph.mesh(), std::move(options), static_cast<Index>(results.size()),
                       static_cast<Index>(arguments.size()), std::vector<ParameterRule>(),

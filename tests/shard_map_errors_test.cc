@@ -3,10 +3,13 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <new>
 #include <thread>
 
 #include "sharding/collective_calls.h"
 #include "sharding/shard_map.h"
+#include "sharding/value_collectives.h"
+#include "sharding/vjp.h"
 #include "tests/refusal.h"
 #include "tests/sharding_arrays.h"
 
@@ -186,6 +189,44 @@ TEST_CASE("results that ought to be replicas are compared when that is asked for
   CHECK(says(message, "(X=1, Y=1)"));
   const auto f = shard_map(mesh, options, same);
   CHECK(values(f(iota({4}))) == values(iota({4})));
+}
+
+TEST_CASE("a result that cannot be made ends every device with the error") {
+  const Mesh mesh = Mesh::parse("X=2");
+  const std::vector<Index> six(6, 1);
+  const Placement terms(P{}, {.unreduced = {"X"}});
+  const auto untyped = [&](Device&, const Array&) { return iota(six); };
+  const char* rank7 = "result 0: F32[1,1,1,1,1,1] on each device and 1 leading for the unreduced";
+  ShardMapOptions options{.in_specs = {P{"X"}}, .out_specs = {terms}};
+  const std::string late = refusal([&] { shard_map(mesh, options, untyped)(iota({2})); });
+  CHECK(says(late, rank7));
+  CHECK(says(late, "make rank 7, expected at most 6"));
+  options.check_replicas = true;
+  CHECK(says(refusal([&] { shard_map(mesh, options, untyped)(iota({2})); }), rank7));
+
+  // Of a typed body, before a device starts.
+  const auto apart = [](Tracer&, const Value& x) {
+    return pcast(pvary(x, "X"), "X", AxisState::kUnreduced);
+  };
+  const auto typed = shard_map(mesh, {.in_specs = {P{}}, .out_specs = {terms}}, apart);
+  const std::string early = refusal([&] { typed(iota(six)); });
+  CHECK(says(early, rank7));
+  CHECK(!says(early, "device (X="));
+  CHECK(typed.sharded(iota(six)).size() == 1);
+  const auto copies = [](Tracer&, const Value& x) { return pcast(x, "X", AxisState::kVarying); };
+  const auto f = shard_map(
+      mesh, {.in_specs = {Placement(P{}, {.reduced = {"X"}})}, .out_specs = {P{"X"}}}, copies);
+  const std::string gradient = refusal([&] { vjp(f, iota(six)); });
+  CHECK(says(gradient, "the cotangent of argument 0: F32[1,1,1,1,1,1] on each device"));
+
+  // Blocks that are views of next to nothing, of which the whole would take 2^47 bytes.
+  const Array little = iota({1});
+  const auto huge = [&](Device&, const Array&) {
+    const std::vector<Index> shape{Index{1} << 44};
+    return Array(DType::kF32, shape, little.owner(), little.data());
+  };
+  const auto much = shard_map(mesh, {.in_specs = {P{"X"}}, .out_specs = {P{"X"}}}, huge);
+  CHECK_THROWS_AS(much(iota({2})), std::bad_alloc);
 }
 
 }  // namespace
