@@ -3,6 +3,7 @@
 
 #include "golden/attention_bound.h"
 #include "golden/attention_options.h"
+#include "golden/cost.h"
 #include "golden/dims.h"
 #include "kernels/flash_attention.h"
 
@@ -122,6 +123,7 @@ Operation attention_operation() {
       .validate = validate,
       .compute = compute,
       .expect = expect_attention,
+      .price = price_attention_run,
   };
 }
 

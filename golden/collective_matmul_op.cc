@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/collective_matmul_op.h"
 
+#include "golden/cost.h"
 #include "golden/matmul_op.h"
 #include "golden/matmul_sharded.h"
 #include "golden/options.h"
@@ -113,6 +114,12 @@ Plan plan(const Run& run) {
   return out;
 }
 
+Cost price(const Run& run, const MeshLinks& links) {
+  const MatmulRun matmul = read_operands(run);
+  const RingPlan plan = read_plan(run, matmul);
+  return price_ring_run(run, matmul, plan, links);
+}
+
 }  // namespace
 
 Operation collective_matmul_operation() {
@@ -143,6 +150,7 @@ Operation collective_matmul_operation() {
       .compute = compute,
       .expect = expect,
       .plan = plan,
+      .price = price,
   };
 }
 

@@ -3,6 +3,7 @@
 
 #include "golden/collective_run.h"
 #include "golden/collective_terms.h"
+#include "golden/cost.h"
 
 namespace kref {
 namespace {
@@ -169,7 +170,8 @@ std::vector<Operation> collective_operations() {
                    .validate = validate,
                    .compute = compute_collective,
                    .expect = expect_collective,
-                   .plan = plan_collective});
+                   .plan = plan_collective,
+                   .price = price_collective_run});
     if (d.vjp == nullptr) continue;
     Operation vjp = all.back();
     vjp.name = d.vjp;

@@ -34,6 +34,18 @@ constexpr const char* kRunFooter =
     R"(Writes by the name of FILE: .safetensors a run file with inputs, options and outputs (its
 source is kref), .npz every output, .npy the only output. --out NAME=FILE writes one output.)";
 
+constexpr const char* kCostFooter =
+    R"(Prices a run file, or an operation whose inputs are arrays or shapes, step by step: local work by
+the unit that takes longest, collectives by bytes or by hops, on the links of a slice:
+  kref cost matmul --shape x=bf16[8192,8192] --shape y=bf16[8192,32768] --mesh X=4,Y=4
+    --in-spec x=X --in-spec y=None,Y --out-spec z=X,Y --chip v5e
+  kref cost mlp.vjp --shape x=bf16[524288,8192] --shape w_in=bf16[8192,28672] --chip v5p
+    --slice 4x4x4 --sweep
+Chips: v3 v4p v5p v5e v6e, or with other numbers, as v5e:hbm=8.2e11 (keys bf16 int8 hbm hbm_bytes
+link pcie dcn vmem clock). Without --slice: the mesh's own shape, else the most cubic one.
+--sweep ranks every strategy on every mesh of the slice. A step of a grid (--set tile=[512,512,512])
+costs VMEM and scalar unit too. Nothing is run.)";
+
 // What a repeatable NAME=VALUE option collects.
 struct Pairs {
   const char* flag;
@@ -84,7 +96,12 @@ void add_options(CLI::App& app, Request& request, std::vector<Pairs>& pairs) {
   app.add_option("RUN|OP", request.subjects, "run files, or the name of one operation");
   for (Pairs& p : pairs) {
     const std::string flag = p.flag;
-    if (flag == "--actual" && app.get_name() == "run") continue;
+    if (flag == "--actual" && app.get_name() != "check") continue;
+    if (flag == "--shape" && app.get_name() != "cost") continue;
+    if (flag == "--shape") {
+      add_repeated(app, p.flag, p.texts, "NAME=TYPE[EXTENTS]",
+                   "an input of which no more is known: x=bf16[8192,8192]");
+    }
     if (flag == "--in") add_repeated(app, p.flag, p.texts, "NAME=FILE[:MEMBER]", "an input array");
     if (flag == "--actual") {
       add_repeated(app, p.flag, p.texts, "NAME=FILE[:MEMBER]", "an output array to be judged");
@@ -115,12 +132,8 @@ void add_options(CLI::App& app, Request& request, std::vector<Pairs>& pairs) {
 }
 
 void check_verb(const std::string& verb) {
-  const std::vector<std::string> known = {"check", "run", "list", "describe", "version"};
+  const std::vector<std::string> known = {"check", "run", "list", "describe", "cost", "version"};
   if (std::find(known.begin(), known.end(), verb) != known.end()) return;
-  KREF_CHECK(verb != "cost",
-             "this version has no command 'cost': it does not predict TPU time; "
-             "commands: ",
-             joined(known));
   throw Error(detail::cat("unknown command ", quote(verb), "; commands: ", joined(known),
                           did_you_mean(verb, known)));
 }
@@ -147,7 +160,8 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
   std::vector<Pairs> pairs = {
       {"--in", &request.in, {}},           {"--actual", &request.actual, {}},
       {"--set", &request.set, {}},         {"--dtype", &request.dtype, {}},
-      {"--in-spec", &request.in_spec, {}}, {"--out-spec", &request.out_spec, {}}};
+      {"--in-spec", &request.in_spec, {}}, {"--out-spec", &request.out_spec, {}},
+      {"--shape", &request.shape, {}}};
 
   CLI::App app("kref: is the output of this TPU kernel right, and if not, which tile is wrong?",
                "kref");
@@ -157,14 +171,24 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* list = app.add_subcommand("list", "the operations, one a line");
   CLI::App* describe = app.add_subcommand(
       "describe", "an operation's tensors, options and rules; a run's tensors and plan");
+  CLI::App* cost = app.add_subcommand("cost", "what a run takes on a TPU: nothing is run");
   CLI::App* version = app.add_subcommand("version", "the version of kref");
   check->footer(kCheckFooter);
   run->footer(kRunFooter);
+  cost->footer(kCostFooter);
   add_options(*check, request, pairs);
   add_options(*run, request, pairs);
+  add_options(*cost, request, pairs);
+  add_single(*cost, "--chip", "v5e", "the chip: v3, v4p, v5p, v5e, v6e",
+             [&](const std::string& text) { request.chip = text; });
+  add_single(*cost, "--slice", "4x4", "chips along each axis of the slice",
+             [&](const std::string& text) { request.slice = text; });
+  add_repeated(*cost, "--network", request.network, "AXIS",
+               "an axis of the mesh between slices, over the data-center network");
+  cost->add_flag("--sweep", request.sweep, "rank the strategies and meshes of a layer (mlp)");
   add_repeated(*run, "--out", request.out, "FILE|NAME=FILE[:MEMBER]", "where to write");
   describe->add_option("OP|RUN", request.subjects, "names of operations, run files");
-  for (CLI::App* sub : {check, run, list, describe, version}) {
+  for (CLI::App* sub : {check, run, list, describe, cost, version}) {
     sub->add_flag("--json", request.json, "one JSON object a line");
   }
   check->add_flag("--quiet", request.quiet, "print nothing for runs that are ok");

@@ -16,16 +16,20 @@ struct Assignment {
 
 // What the user asks for. Texts are as typed: their meaning is checked where they are used.
 struct Request {
-  std::string verb;                           // "check", "run", "list", "describe", "version"
-  std::vector<std::string> subjects;          // run files, or one operation
-  std::vector<Assignment> in, actual;         // NAME=FILE[:MEMBER]
-  std::vector<Assignment> set;                // KEY=VALUE
-  std::vector<Assignment> dtype;              // NAME=TYPE
+  std::string verb;                    // "check", "run", "list", "describe", "cost", "version"
+  std::vector<std::string> subjects;   // run files, or one operation
+  std::vector<Assignment> in, actual;  // NAME=FILE[:MEMBER]
+  std::vector<Assignment> set;         // KEY=VALUE
+  std::vector<Assignment> dtype;       // NAME=TYPE
   std::vector<Assignment> in_spec, out_spec;  // NAME=SPEC
+  std::vector<Assignment> shape;              // NAME=bf16[2,3]: an input of which no more is known
   std::vector<std::string> out;               // FILE or NAME=FILE[:MEMBER]
   std::optional<std::string> mesh;
   std::optional<int> threads;
   std::optional<std::uint64_t> seed;
+  std::optional<std::string> chip, slice;  // of cost
+  std::vector<std::string> network;        // axes of the mesh between slices
+  bool sweep = false;
   bool json = false, quiet = false;
 };
 

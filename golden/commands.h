@@ -14,6 +14,7 @@ int check_command(const Request& request);
 int run_command(const Request& request);
 int list_command(const Request& request);
 int describe_command(const Request& request);
+int cost_command(const Request& request);
 int version_command(const Request& request);
 
 // What an exception means to the user: the exit status and the message (first line first).

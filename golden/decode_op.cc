@@ -2,6 +2,7 @@
 #include "golden/decode_op.h"
 
 #include "golden/attention_options.h"
+#include "golden/cost.h"
 #include "kernels/decode_attention.h"
 
 namespace kref {
@@ -99,6 +100,7 @@ Operation decode_operation() {
       .validate = validate,
       .compute = compute,
       .expect = expect_decode,
+      .price = price_decode_run,
   };
 }
 

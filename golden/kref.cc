@@ -102,6 +102,7 @@ int dispatch(int argc, char** argv) {
   if (request.verb == "check") return check_command(request);
   if (request.verb == "run") return run_command(request);
   if (request.verb == "list") return list_command(request);
+  if (request.verb == "cost") return cost_command(request);
   if (request.verb == "describe") return describe_command(request);
   return version_command(request);
 }

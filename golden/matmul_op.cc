@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "golden/cost.h"
 #include "golden/matmul_compute.h"
 #include "golden/matmul_sharded.h"
 #include "golden/options.h"
@@ -130,6 +131,7 @@ Operation matmul_operation() {
       .compute = compute_matmul,
       .expect = expect_sharded_matmul,
       .plan = plan_matmul,
+      .price = price_matmul_run,
   };
 }
 

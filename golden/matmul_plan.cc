@@ -34,7 +34,7 @@ Plan plan_matmul(const Run& given) {
   const MatmulWork work = matmul_work(placement, given.in.at("x").dtype());
   plan.flops = work.flops;
   for (const MatmulWork::Transfer& one : work.transfers) {
-    plan.transfers.push_back({one.collective, one.bytes});
+    plan.transfers.push_back({one.collective, one.bytes, one.traffic, one.axes});
   }
   return plan;
 }

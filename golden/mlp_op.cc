@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "golden/cost.h"
 #include "golden/dims.h"
 #include "golden/options.h"
 #include "golden/plan.h"
@@ -197,6 +198,7 @@ std::vector<Operation> mlp_operations() {
       .expect = expect_mlp,
       .plan = plan_mlp,
       .placed = placed,
+      .price = price_mlp_run,
   };
   Operation vjp = mlp;
   vjp.name = "mlp.vjp";

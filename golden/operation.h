@@ -14,6 +14,9 @@
 
 namespace kref {
 
+struct Cost;       // sharding/cost_model.h
+struct MeshLinks;  // sharding/slice.h
+
 // One tensor of an operation, for people and for the shape check.
 struct TensorRule {
   const char* name;  // "x", "ct.o"
@@ -55,6 +58,10 @@ struct Operation {
   // The run with the specs that it leaves out because its options imply them. `run` has been
   // validated. Null: it leaves none out.
   Run (*placed)(const Run& run) = nullptr;
+
+  // What it takes on chips with links, for `cost`. `run` has been declared, and may have inputs of
+  // which only shape and element type are known. Error as validate. Null: not priced.
+  Cost (*price)(const Run& run, const MeshLinks& links) = nullptr;
 };
 
 // Every operation of this build, in the order in which `list` prints them.
@@ -66,9 +73,10 @@ const Operation& find_operation(const std::string& name);
 // The part of `validate` that the declaration alone decides, for an operation to call first: every
 // tensor, option and spec of `run` is declared by `operation`, and every tensor and option that is
 // not optional is there (outputs only when with_outputs); the mesh, where there is one, has devices
-// few enough to run, and where there is none no spec names an axis. Error otherwise, with the
-// nearest name.
-void check_declared(const Operation& operation, const Run& run, bool with_outputs);
+// few enough to run (which a `priced` run need not be), and where there is none no spec names an
+// axis. Error otherwise, with the nearest name.
+void check_declared(const Operation& operation, const Run& run, bool with_outputs,
+                    bool priced = false);
 
 // Throws Error("RUN: OP: ..."): how every refusal of a run begins.
 template <class... Parts>

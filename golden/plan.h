@@ -2,10 +2,12 @@
 // Plan: what every device does in one run: steps, what it sends, what it computes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "golden/run.h"
+#include "sharding/link_cost.h"
 
 namespace kref {
 
@@ -13,6 +15,8 @@ namespace kref {
 struct PlannedTransfer {
   std::string collective;  // "all_gather(X, axis=0, tiled=true) of y"
   double bytes = 0;        // that one device sends, by ring algorithms (sharding_semantics 2.6)
+  std::optional<Traffic> traffic = {};  // what it is to links; nothing: a permutation, or no move
+  std::vector<std::string> axes = {};   // of the mesh, first major
 };
 
 struct Plan {

@@ -14,12 +14,6 @@ double devices_along(const Mesh& mesh, const std::vector<std::string>& axes) {
   return n;
 }
 
-// V of link_time from what one device sends by the ring algorithms.
-double whole_of(const MatmulWork::Transfer& transfer, double n) {
-  const double whole = transfer.bytes * n / (n - 1);
-  return transfer.traffic == Traffic::kAllReduce ? whole / 2 : whole;
-}
-
 // What one device sends of V: of a gather all blocks but one; of an exchange its own block but for
 // a part.
 double sent_of(Traffic traffic, double whole, double n) {
@@ -79,7 +73,11 @@ double Cost::lower() const {
 double Cost::expected() const {
   double waited = 0;
   for (const CostStep& step : steps) waited += step.background ? 0 : step.seconds();
-  for (const auto& entry : axis_seconds()) waited = std::max(waited, entry.second);
+  std::map<std::string, double> busy = axis_seconds();
+  for (const CostStep& step : steps) {
+    for (const std::string& axis : step.axes) busy[axis] += step.exposed;
+  }
+  for (const auto& entry : busy) waited = std::max(waited, entry.second);
   return waited;
 }
 
@@ -135,11 +133,35 @@ Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
     const double n = devices_along(links.mesh, transfer.axes);
     if (n <= 1) continue;
     cost.steps.push_back(price_collective(transfer.collective, transfer.traffic,
-                                          whole_of(transfer, n), transfer.axes, links,
-                                          price.links));
+                                          whole_bytes(transfer.traffic, transfer.bytes, n),
+                                          transfer.axes, links, price.links));
   }
   if (!multiplied) cost.steps.push_back(multiply);
   return cost;
+}
+
+void send_round(Cost& cost, const std::string& axis, bool both_ways, const MeshLinks& links,
+                const LinkOptions& options) {
+  const Index n = links.mesh.size(axis);
+  if (n == 1) return;
+  const auto one = [&](const CostStep& step) {
+    return step.moves && step.axes == std::vector<std::string>{axis};
+  };
+  const auto step = std::find_if(cost.steps.begin(), cost.steps.end(), one);
+  KREF_CHECK(step != cost.steps.end(), "no collective over the axis ", axis, " goes round");
+  std::vector<std::pair<Index, Index>> pairs;
+  for (Index i = 0; i < n; ++i) {
+    pairs.emplace_back(i, (i + n - 1) % n);
+    if (both_ways) pairs.emplace_back(i, (i + 1) % n);
+  }
+  const double hop_bytes = step->link.hop_bytes / (both_ways ? 2 : 1);
+  const LinkTime hop = permute_time(hop_bytes, pairs, links.of({axis}), links.slice.chip, options);
+  const auto hops = static_cast<double>(n - 1);
+  step->what += both_ways ? ", round both ways" : ", round one way";
+  step->link = {hop.bandwidth * hops, hop.latency * hops, hop_bytes};
+  step->sent_bytes = hop.hop_bytes * hops * (both_ways ? 2 : 1);
+  step->background = true;
+  step->exposed = cost.compute_seconds() / static_cast<double>(n);
 }
 
 }  // namespace kref

@@ -23,6 +23,7 @@ struct CostStep {
   double sent_bytes = 0;               // by one device, by the ring algorithms
   bool moves = false;                  // a collective
   bool background = false;             // nothing waits for it: other steps hide it where they last
+  double exposed = 0;  // seconds of other steps that cannot hide it: they wait for its last part
 
   double seconds() const { return moves ? link.seconds() : unit.lower(); }
   // "compute", "hbm", "vmem", "scalar", "link bandwidth", "link latency".
@@ -67,6 +68,12 @@ Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
 CostStep price_collective(const std::string& what, Traffic traffic, double whole,
                           const std::vector<std::string>& axes, const MeshLinks& links,
                           const LinkOptions& options = {});
+
+// Makes the collective of a priced product that runs over this one axis go round a ring while its
+// blocks are multiplied (collective_matmul.h): n - 1 permutes of a block, of its halves when both
+// ways, behind which all but one of the n parts of the product hide.
+void send_round(Cost& cost, const std::string& axis, bool both_ways, const MeshLinks& links,
+                const LinkOptions& options = {});
 
 // The sizes of a layer: B tokens, D features, F hidden ones, of the whole mesh.
 struct LayerSize {

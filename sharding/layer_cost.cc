@@ -39,7 +39,7 @@ void add(Cost& cost, const LayerPlan& plan, const std::vector<LayerStep>& steps,
       cost.steps.push_back(
           price_product(to_string(steps[i]), work[i], links.slice.chip, price.dtype));
     }
-    if (kind != Kind::kCollective || axis_size(links.mesh, work[i].axes) == 1) continue;
+    if (kind != Kind::kCollective || work[i].bytes == 0) continue;  // a slice moves nothing
     const double bytes = work[i].whole * static_cast<double>(size_of(price.dtype));
     CostStep moved = price_collective(to_string(steps[i]), work[i].traffic, bytes, work[i].axes,
                                       links, price.links);
@@ -78,7 +78,9 @@ LayerMemory layer_memory(const LayerPlan& plan, const LayerSize& size, const Mes
   };
   const double data = along(uses_data_axis(plan.strategy), plan.data_axis);
   const double model = along(uses_model_axis(plan.strategy), plan.model_axis);
-  const double hidden = static_cast<double>(size.b) / data * static_cast<double>(size.f) / model;
+  const double slices = along(!plan.slice_axis.empty(), plan.slice_axis);
+  const double hidden =
+      static_cast<double>(size.b) / (slices * data) * static_cast<double>(size.f) / model;
   LayerMemory memory;
   memory.state = ((plan.gate ? 2 : 1) * in + out) * (element + kMoments);
   memory.kept = (x * (plan.keep_input ? model : 1) + (plan.gate ? 3 : 2) * hidden) * element;

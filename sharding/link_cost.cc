@@ -144,6 +144,13 @@ LinkTime permute_time(double bytes, std::span<const std::pair<Index, Index>> pai
           .hop_bytes = bytes};
 }
 
+double whole_bytes(Traffic traffic, double sent, double n) {
+  if (n <= 1) return 0;
+  const double once = sent * n / (n - 1);
+  if (traffic == Traffic::kAllReduce) return once / 2;
+  return traffic == Traffic::kAllToAll ? once * n : once;
+}
+
 double latency_bytes(const Chip& chip, const LinkOptions& options) {
   return chip.link_rate * options.hop_seconds;
 }

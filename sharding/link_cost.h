@@ -56,6 +56,10 @@ LinkTime permute_time(double bytes, std::span<const std::pair<Index, Index>> pai
                       std::span<const LinkAxis> axes, const Chip& chip,
                       const LinkOptions& options = {});
 
+// V of link_time from what one device of n sends by the ring algorithms (sent_bytes of a
+// collective). 0 of a group of one.
+double whole_bytes(Traffic traffic, double sent, double n);
+
 // Bytes of a message to a neighbour below which its hop counts and not its bytes: 45 kB on v5e. It
 // is what one device sends each way (a shard), not the array.
 double latency_bytes(const Chip& chip, const LinkOptions& options = {});

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The price of each operation.
+#include <algorithm>
+
+#include "golden/attention_op.h"
+#include "golden/collective_run.h"
+#include "golden/cost.h"
+#include "golden/decode_op.h"
+#include "golden/matmul_op.h"
+#include "golden/mlp_op.h"
+#include "golden/options.h"
+#include "sharding/collective_matmul.h"
+
+namespace kref {
+namespace {
+
+// Products of bf16 that a TPU makes of one of f32.
+int passes_of(DType type, Precision precision) {
+  if (type != DType::kF32) return 1;
+  switch (precision) {
+    case Precision::kBF16:
+      return 1;
+    case Precision::kBF16x3:
+      return 3;
+    default:
+      return 6;
+  }
+}
+
+MatmulPrice price_of(const Run& run, const MatmulRun& matmul) {
+  const DType type = run.in.at("x").dtype();
+  MatmulPrice price{
+      .dtype = type, .out_dtype = matmul.out_dtype, .passes = passes_of(type, matmul.precision)};
+  if (run.set.contains("tile")) {
+    price.tile_m = static_cast<double>(matmul.tile[0]);
+    price.tile_n = static_cast<double>(matmul.tile[1]);
+    price.tile_k = static_cast<double>(matmul.tile[2]);
+  }
+  return price;
+}
+
+PartitionSpec spec_or_whole(const Run& run, const char* name) {
+  const auto at = run.in_specs.find(name);
+  return at == run.in_specs.end() ? PartitionSpec() : at->second;
+}
+
+// Of all (row, key) pairs those whose key the row sees, by causal mask and window.
+double visible_share(const AttentionRun& a) {
+  using reference::Causal;
+  const Causal causal = a.options.causal;
+  if (a.queries == 0 || a.keys == 0) return 1;
+  double seen = 0;
+  for (Index row = 0; row < a.queries; ++row) {
+    const Index at = row + (causal == Causal::kBottomRight ? a.keys - a.queries : 0);
+    Index first = 0, last = causal == Causal::kNone ? a.keys - 1 : at;
+    if (a.options.window.left) first = std::max(first, at - *a.options.window.left);
+    if (a.options.window.right) last = std::min(last, at + *a.options.window.right);
+    seen += static_cast<double>(std::max<Index>(0, std::min(last, a.keys - 1) - first + 1));
+  }
+  return seen / (static_cast<double>(a.queries) * static_cast<double>(a.keys));
+}
+
+CostStep attention_step(const char* what, const MeshLinks& links, const AttentionCost& cost) {
+  CostStep step{.what = what};
+  step.unit = attention_roofline(links.slice.chip, cost);
+  return step;
+}
+
+// Batch and heads may be divided: each device attends for its own.
+std::vector<Index> own_part(const Run& run, const char* name, std::size_t head_dimension) {
+  const Array& array = run.in.at(name);
+  const PartitionSpec spec = spec_or_whole(run, name);
+  if (run.mesh) check_spec(spec, array.shape(), *run.mesh, std::string("in_specs.") + name);
+  for (std::size_t d = 1; d < 4; ++d) {
+    if (d == head_dimension || spec[d].empty()) continue;
+    refuse_run(run, "in_specs.", name, " is ", to_string(spec),
+               ": priced are batch and heads that are sharded, no other dimension");
+  }
+  return local_shape(spec, array.shape(), run.mesh.value_or(Mesh()));
+}
+
+}  // namespace
+
+Cost price_matmul_run(const Run& run, const MeshLinks& links) {
+  const MatmulRun matmul = read_matmul(run);
+  const MatmulPrice price = price_of(run, matmul);
+  if (matmul.placement) return price_matmul(*matmul.placement, links, price);
+  const MatmulShape shape{matmul.batch,    matmul.m, matmul.n, matmul.k,
+                          matmul.shared_y, false,    false};
+  return price_matmul(place_matmul(Mesh(), shape, {}, {}, {}), links, price);
+}
+
+Cost price_ring_run(const Run& run, const MatmulRun& matmul, const RingPlan& plan,
+                    const MeshLinks& links) {
+  Cost cost = price_matmul(*matmul.placement, links, price_of(run, matmul));
+  send_round(cost, plan.axis_name, plan.direction == RingDirection::kBoth, links);
+  return cost;
+}
+
+Cost price_collective_run(const Run& run, const MeshLinks& links) {
+  const CollectiveRun c = read_collective(run);
+  if (!c.given_groups.empty()) {
+    refuse_run(run, "option axis_index_groups is not priced, expected whole axes");
+  }
+  Cost cost;
+  for (const PlannedTransfer& transfer : plan_collective(run).transfers) {
+    const double n = static_cast<double>(axis_size(links.mesh, transfer.axes));
+    if (n <= 1) continue;
+    if (transfer.traffic) {
+      cost.steps.push_back(price_collective(transfer.collective, *transfer.traffic,
+                                            whole_bytes(*transfer.traffic, transfer.bytes, n),
+                                            transfer.axes, links));
+    } else if (c.which == Collective::kPpermute) {
+      CostStep step{.what = transfer.collective, .axes = transfer.axes, .moves = true};
+      step.link = permute_time(transfer.bytes, c.perm, links.of(transfer.axes), links.slice.chip);
+      step.sent_bytes = transfer.bytes;
+      cost.steps.push_back(std::move(step));
+    }
+  }
+  return cost;
+}
+
+Cost price_attention_run(const Run& run, const MeshLinks& links) {
+  const AttentionRun a = read_attention(run);
+  const bool heads_first = a.options.layout == reference::Layout::kBHTD;
+  const std::size_t head = heads_first ? 1 : 2;
+  const std::vector<Index> q = own_part(run, "q", head), k = own_part(run, "k", head);
+  Cost cost;
+  cost.steps.push_back(attention_step("attend", links,
+                                      {.batch = static_cast<double>(q[0]),
+                                       .heads = static_cast<double>(q[head]),
+                                       .kv_heads = static_cast<double>(k[head]),
+                                       .queries = static_cast<double>(a.queries),
+                                       .keys = static_cast<double>(a.keys),
+                                       .depth = static_cast<double>(a.depth),
+                                       .width = static_cast<double>(a.width),
+                                       .type = a.dtype(),
+                                       .kv_type = a.dtype(),
+                                       .visible = visible_share(a)}));
+  return cost;
+}
+
+Cost price_decode_run(const Run& given, const MeshLinks& links) {
+  // The new token's own keys and values are a row of the cache: not worth a step.
+  Run run = given;
+  for (const char* name : {"k_new", "v_new"}) run.in.erase(name), run.in_specs.erase(name);
+  const DecodeRun d = read_decode(run);
+  check_decode_placement(run, d);
+  double keys = 0;
+  for (const std::int32_t length : run.in.at("lengths").elements<std::int32_t>()) keys += length;
+  const double batch = static_cast<double>(d.batches);
+  Cost cost;
+  std::vector<std::string> axes;
+  double n = 1;
+  if (run.mesh) {
+    axes = run.in_specs.at("q").entries.at(1);
+    n = static_cast<double>(axis_size(links.mesh, axes));
+  }
+  const double element = static_cast<double>(size_of(d.dtype()));
+  const auto exchange = [&](const char* what, Index width) {
+    if (n <= 1) return;
+    const double whole = batch * static_cast<double>(d.heads * width) * element;
+    cost.steps.push_back(price_collective(what, Traffic::kAllToAll, whole, axes, links));
+  };
+  exchange("all_to_all of q, heads to batch", d.depth);
+  cost.steps.push_back(attention_step("attend", links,
+                                      {.batch = batch / n,
+                                       .heads = static_cast<double>(d.heads),
+                                       .kv_heads = static_cast<double>(d.groups),
+                                       .queries = 1,
+                                       .keys = batch > 0 ? keys / batch : 0,
+                                       .depth = static_cast<double>(d.depth),
+                                       .width = static_cast<double>(d.width),
+                                       .type = d.dtype(),
+                                       .kv_type = d.dtype()}));
+  exchange("all_to_all of o, batch to heads", d.width);
+  return cost;
+}
+
+Cost price_mlp_run(const Run& run, const MeshLinks& links) {
+  const MlpRun mlp = read_mlp(run);
+  return price_layer(mlp.layer.plan, {.b = mlp.b, .d = mlp.d, .f = mlp.f}, links,
+                     {.dtype = mlp.dtype, .forward = true, .backward = mlp.vjp});
+}
+
+}  // namespace kref
