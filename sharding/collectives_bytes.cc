@@ -23,7 +23,7 @@ std::size_t ring(std::size_t times, std::size_t elements, std::size_t element, I
 }
 
 // Of one term of a sum as it travels.
-std::size_t term_size(const Folding& r) { return size_of(r.wire.value_or(r.result)); }
+std::size_t term_size(const Folding& r) { return size_of(r.wire.value_or(r.term)); }
 
 }  // namespace
 

@@ -118,9 +118,10 @@ class Piece {
     as.template operator()<std::int64_t>();
   }
 
-  // By the number of terms, in f32 also where sums run in 16 bits, which do not hold every number.
+  // By the number of terms, in f32 also where sums run in 16 bits, which do not hold every number,
+  // or in integers.
   void divide() {
-    if (size_of(running_.dtype) < 4) {
+    if (size_of(running_.dtype) < 4 || !is_float(running_.dtype)) {
       const MutableArrayRef wide = dense(DType::kF32, wide_memory_);
       convert(running_, wide);
       running_ = wide;
@@ -212,10 +213,10 @@ Folding sum_folding(const char* collective, Fold fold, DType operand, const SumO
   out.fold = fold;
   out.operand = operand;
   out.order = sum.order;
-  // What is added when no option says otherwise.
-  DType term = operand == DType::kBool ? DType::kI32 : operand;
-  if (fold == Fold::kMean && !is_float(term)) term = DType::kF32;
-  out.result = term;
+  const DType term = operand == DType::kBool ? DType::kI32 : operand;
+  out.term = term;
+  // The sum of integers, which wraps, becomes a float when it is divided.
+  out.result = fold == Fold::kMean && !is_float(term) ? DType::kF32 : term;
   out.accumulate =
       sum.accumulate.value_or(is_float(term) && size_of(term) < 4 ? DType::kF32 : term);
   out.wire = sum.wire;
@@ -230,8 +231,6 @@ Folding sum_folding(const char* collective, Fold fold, DType operand, const SumO
   KREF_CHECK(same_kind(out.accumulate, term) && adds, collective, ": accumulation type is ",
              name_of(out.accumulate), ", expected ", kind, " type of at least ",
              is_float(term) ? "16" : "8", " bits, since the terms are ", name_of(term));
-  // A term of another kind becomes what is added before it travels.
-  if (!out.wire && !same_kind(operand, term)) out.wire = term;
   return out;
 }
 

@@ -17,6 +17,7 @@ struct Folding {
   Fold fold = Fold::kSum;
   DType operand = DType::kF32;
   std::optional<DType> wire = {};
+  DType term = DType::kF32;  // what a sum or mean adds when no option says otherwise
   DType accumulate = DType::kF32;
   DType result = DType::kF32;
   SumOrder order = SumOrder::kRank;

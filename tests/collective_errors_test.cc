@@ -225,7 +225,8 @@ TEST_CASE("sent bytes are those of the ring algorithms") {
   CHECK(Psum{"X"}.sent_bytes(in, DType::kBF16, 4) == 72);
   CHECK(Psum{"X"}.sent_bytes(in, DType::kBool, 4) == 144);
   CHECK(Psum{"X", {}, {.wire = DType::kBF16}}.sent_bytes(in, DType::kF32, 4) == 72);
-  CHECK(Pmean{"X"}.sent_bytes(in, DType::kI8, 2) == 96);
+  CHECK(Pmean{"X"}.sent_bytes(in, DType::kI8, 2) == 24);
+  CHECK(Pmean{"X"}.sent_bytes(in, DType::kBool, 2) == 96);
   CHECK(Pmax{"X"}.sent_bytes(in, DType::kI8, 2) == 24);
   CHECK(AllToAll{"X"}.sent_bytes(in, DType::kF32, 4) == 72);
   CHECK(Ppermute{"X", {{0, 1}}}.sent_bytes(in, DType::kF32, 4) == 96);

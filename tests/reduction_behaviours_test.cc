@@ -3,6 +3,8 @@
 // and out by shard_map, as in JAX's own tests.
 #include <doctest/doctest.h>
 
+#include "sharding/typed_shard_map.h"
+#include "sharding/value_collectives.h"
 #include "tests/global_arrays.h"
 
 namespace kref {
@@ -106,6 +108,28 @@ TEST_CASE("behaviours 25 to 28: bools, a constant, uneven groups, psum of psum")
     return psum(d, psum(d, x, "x"), "x");
   });
   CHECK(values_of(again) == Values{24});
+}
+
+// JAX sums in the integer type, and divides that.
+TEST_CASE("a mean of integers divides the sum, which wraps") {
+  const Mesh two = Mesh::parse("x=2");
+  const auto mean = [&](const Array& x, const SumOptions& sum = {}) {
+    const Array out = mapped(two, {"x"}, P(), x, [&](Device& d, const Array& mine) {
+      return pmean(d, mine, "x", {.sum = sum});
+    });
+    CHECK(out.dtype() == DType::kF32);
+    return values_of(out);
+  };
+  const Array x = array_of({4}, {100, 1, 100, 2}, DType::kI8);
+  CHECK(mean(x) == Values{-28, 1.5});
+  CHECK(mean(x, {.accumulate = DType::kI32}) == Values{100, 1.5});
+  CHECK(mean(array_of({2}, {200, 100}, DType::kU8)) == Values{22});
+  CHECK(mean(array_of({2}, {2147483520, 2147483520}, DType::kI32)) == Values{-128});
+  // 64 bits: more than a float holds before the terms cancel.
+  CHECK(mean(array_of({2}, {4611686018427387904, -4611686018427387904}, DType::kI64)) == Values{0});
+  const auto typed = [](Tracer&, const Value& v) { return pmean(v, "x"); };
+  const auto f = shard_map(two, {.in_specs = {P{"x"}}, .out_specs = {P()}}, typed);
+  CHECK(values_of(f(x)) == Values{-28, 1.5});
 }
 
 TEST_CASE("behaviour 29: pbroadcast") {
