@@ -60,7 +60,7 @@ TEST_CASE("ppermute: sources and destinations must be unique, modulo n") {
                  [](Device& d, const Array& x) {
                    ppermute(d, x, "X", {{0, 1}, {4, 2}});
                  }),
-         {"source 0 "});
+         {"source 4 (0 modulo 4) "});
   expect(refused({3},
                  [](Device& d, const Array& x) {
                    ppermute(d, x, "X", {{0, -3}, {2, 1}});
