@@ -180,8 +180,9 @@ Value psum(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& gr
   return detail::record(op, x, where);
 }
 
-Value pmean(const Value& x, const AxisNames& axis_name, CallSite where) {
-  return detail::record(Pmean{.axis_name = axis_name}, x, where);
+Value pmean(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& groups,
+            CallSite where) {
+  return detail::record(Pmean{axis_name, groups}, x, where);
 }
 
 Value all_gather(const Value& x, const AxisNames& axis_name, const AllGatherOptions& options,
@@ -191,17 +192,23 @@ Value all_gather(const Value& x, const AxisNames& axis_name, const AllGatherOpti
       where);
 }
 
-Value psum_scatter(const Value& x, const AxisNames& axis_name, const ScatterValueOptions& options,
+Value psum_scatter(const Value& x, const AxisNames& axis_name, const PsumScatterOptions& options,
                    CallSite where) {
-  return detail::record(PsumScatter{.axis_name = axis_name,
-                                    .scatter_dimension = options.scatter_dimension,
-                                    .tiled = options.tiled},
+  return detail::record(PsumScatter{axis_name, options.scatter_dimension, options.tiled,
+                                    options.axis_index_groups, options.sum},
                         x, where);
 }
 
 Value all_to_all(const Value& x, const AxisNames& axis_name, Index split_axis, Index concat_axis,
-                 bool tiled, CallSite where) {
-  return detail::record(AllToAll{axis_name, split_axis, concat_axis, tiled}, x, where);
+                 const AllToAllOptions& options, CallSite where) {
+  return detail::record(
+      AllToAll{axis_name, split_axis, concat_axis, options.tiled, options.axis_index_groups}, x,
+      where);
+}
+
+Value pswapaxes(const Value& x, const AxisNames& axis_name, Index axis,
+                const AxisIndexGroups& groups, CallSite where) {
+  return detail::record(pswapaxes_op(axis_name, axis, groups), x, where);
 }
 
 Value ppermute(const Value& x, const AxisNames& axis_name,
@@ -214,15 +221,18 @@ Value pshuffle(const Value& x, const AxisNames& axis_name, const std::vector<Ind
   return detail::record(pshuffle_op(axis_name, perm), x, where);
 }
 
-Value pbroadcast(const Value& x, const AxisNames& axis_name, Index source, CallSite where) {
-  return detail::record(Pbroadcast{axis_name, source}, x, where);
+Value pbroadcast(const Value& x, const AxisNames& axis_name, Index source,
+                 const AxisIndexGroups& groups, CallSite where) {
+  return detail::record(Pbroadcast{axis_name, source, groups}, x, where);
 }
 
-Value pmax(const Value& x, const AxisNames& axis_name, CallSite where) {
-  return detail::record(Pmax{.axis_name = axis_name}, x, where);
+Value pmax(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& groups,
+           CallSite where) {
+  return detail::record(Pmax{axis_name, groups}, x, where);
 }
-Value pmin(const Value& x, const AxisNames& axis_name, CallSite where) {
-  return detail::record(Pmax{.axis_name = axis_name, .min = true}, x, where);
+Value pmin(const Value& x, const AxisNames& axis_name, const AxisIndexGroups& groups,
+           CallSite where) {
+  return detail::record(Pmax{axis_name, groups, true}, x, where);
 }
 Value pargmax(const Value& x, const AxisNames& axis_name, CallSite where) {
   return detail::record(Pargmax{axis_name}, x, where);

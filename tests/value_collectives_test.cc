@@ -56,6 +56,29 @@ TEST_CASE("which groups may differ in size is known before a device starts") {
         std::string::npos);
 }
 
+TEST_CASE("groups and options of the collectives on Values are those on arrays") {
+  // Two elements a device: 0 1, 2 3, 4 5, 6 7.
+  const auto run = [](auto body) {
+    return values(unchecked([body](Tracer&, const Value& x) { return body(x); })(iota({8})));
+  };
+  const PsumScatterOptions scatter = {.tiled = true, .axis_index_groups = kPairs};
+  CHECK(run([&](const Value& x) { return psum_scatter(x, "i", scatter); }) ==
+        Doubles{2, 4, 10, 12});
+  const AllToAllOptions tiled = {.tiled = true, .axis_index_groups = kPairs};
+  CHECK(run([&](const Value& x) { return all_to_all(x, "i", 0, 0, tiled); }) ==
+        Doubles{0, 2, 1, 3, 4, 6, 5, 7});
+  CHECK(run([](const Value& x) { return pswapaxes(x, "i", 0, kPairs); }) ==
+        Doubles{0, 2, 1, 3, 4, 6, 5, 7});
+  CHECK(run([](const Value& x) { return pbroadcast(x, "i", 1, kPairs); }) ==
+        Doubles{2, 3, 2, 3, 6, 7, 6, 7});
+  CHECK(run([](const Value& x) { return pmax(x, "i", kPairs); }) ==
+        Doubles{2, 3, 2, 3, 6, 7, 6, 7});
+  CHECK(run([](const Value& x) { return pmin(x, "i", kPairs); }) ==
+        Doubles{0, 1, 0, 1, 4, 5, 4, 5});
+  CHECK(run([](const Value& x) { return pmean(x, "i", kPairs); }) ==
+        Doubles{1, 2, 1, 2, 5, 6, 5, 6});
+}
+
 TEST_CASE("without an axis a collective is the identity: on arrays, on Values, in the type too") {
   const Array x = iota({4, 1}, 0, DType::kBool);
   const AxisNames nothing;

@@ -127,7 +127,9 @@ TEST_CASE("behaviour 36: gradients of a replicated factor are summed over the de
 
 TEST_CASE("behaviour 37: all_to_all and twice the sum") {
   const Mesh mesh = Mesh::parse("x=8");
-  const auto body = [](Tracer&, const Value& x) { return 2 * all_to_all(x, "x", 1, 1, true); };
+  const auto body = [](Tracer&, const Value& x) {
+    return 2 * all_to_all(x, "x", 1, 1, {.tiled = true});
+  };
   const auto [y, back] = vjp(shard_map(mesh, options(P{"x"}, P{none, "x"}), body), iota({8, 8}));
   CHECK(shape_of(y) == std::vector<Index>{1, 64});
   CHECK(y.at(1) == 2 * 8);  // behaviour 19: the transposed array, flattened
