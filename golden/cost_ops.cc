@@ -92,8 +92,23 @@ Cost price_matmul_run(const Run& run, const MeshLinks& links) {
 
 Cost price_ring_run(const Run& run, const MatmulRun& matmul, const RingPlan& plan,
                     const MeshLinks& links) {
-  Cost cost = price_matmul(*matmul.placement, links, price_of(run, matmul));
-  send_round(cost, plan.axis_name, plan.direction == RingDirection::kBoth, links);
+  const MatmulPrice price = price_of(run, matmul);
+  Cost cost = price_matmul(*matmul.placement, links, price);
+  MatmulCost part = local_product(*matmul.placement, price);
+  const auto n = static_cast<double>(links.mesh.size(plan.axis_name));
+  switch (plan.traveller) {
+    case RingTraveller::kXContraction:
+    case RingTraveller::kYContraction:
+      part.k /= n, part.adds = true;
+      break;
+    case RingTraveller::kXRows:
+    case RingTraveller::kZRows:
+      part.m /= n, part.adds = plan.traveller == RingTraveller::kZRows;
+      break;
+    default:
+      part.n /= n, part.adds = plan.traveller == RingTraveller::kZColumns;
+  }
+  send_round(cost, plan.axis_name, plan.direction == RingDirection::kBoth, part, links);
   return cost;
 }
 

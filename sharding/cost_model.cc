@@ -104,10 +104,7 @@ CostStep price_collective(const std::string& what, Traffic traffic, double whole
   return step;
 }
 
-Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
-                  const MatmulPrice& price) {
-  Cost cost;
-  const MatmulWork work = matmul_work(placement, price.dtype);
+MatmulCost local_product(const MatmulPlacement& placement, const MatmulPrice& price) {
   const MatmulShape& local = placement.local;
   MatmulCost product{.m = static_cast<double>(local.m),
                      .n = static_cast<double>(local.n),
@@ -122,6 +119,14 @@ Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
                      .tile_n = price.tile_n,
                      .tile_k = price.tile_k};
   for (const Index b : local.batch) product.batch *= static_cast<double>(b);
+  return product;
+}
+
+Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
+                  const MatmulPrice& price) {
+  Cost cost;
+  const MatmulWork work = matmul_work(placement, price.dtype);
+  const MatmulCost product = local_product(placement, price);
   CostStep multiply{.what = "multiply"};
   multiply.unit = matmul_roofline(links.slice.chip, product);
   // Operands are gathered before the product, z is summed after it.
@@ -140,8 +145,8 @@ Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
   return cost;
 }
 
-void send_round(Cost& cost, const std::string& axis, bool both_ways, const MeshLinks& links,
-                const LinkOptions& options) {
+void send_round(Cost& cost, const std::string& axis, bool both_ways, const MatmulCost& part,
+                const MeshLinks& links, const LinkOptions& options) {
   const Index n = links.mesh.size(axis);
   if (n == 1) return;
   const auto one = [&](const CostStep& step) {
@@ -161,7 +166,13 @@ void send_round(Cost& cost, const std::string& axis, bool both_ways, const MeshL
   step->link = {hop.bandwidth * hops, hop.latency * hops, hop_bytes};
   step->sent_bytes = hop.hop_bytes * hops * (both_ways ? 2 : 1);
   step->background = true;
-  step->exposed = cost.compute_seconds() / static_cast<double>(n);
+  const Roofline unit = matmul_roofline(links.slice.chip, part);
+  step->exposed = unit.lower();
+  for (CostStep& product : cost.steps) {
+    if (product.moves) continue;
+    product.unit = {};
+    for (Index i = 0; i < n; ++i) product.unit += unit;
+  }
 }
 
 }  // namespace kref

@@ -71,9 +71,12 @@ CostStep price_collective(const std::string& what, Traffic traffic, double whole
 
 // Makes the collective of a priced product that runs over this one axis go round a ring while its
 // blocks are multiplied (collective_matmul.h): n - 1 permutes of a block, of its halves when both
-// ways, behind which all but one of the n parts of the product hide.
-void send_round(Cost& cost, const std::string& axis, bool both_ways, const MeshLinks& links,
-                const LinkOptions& options = {});
+// ways, behind which n - 1 of the n parts of the product hide. `part` is one of them, which takes
+// the place of the n-th of the whole: its blocks are smaller, and sums are read again.
+void send_round(Cost& cost, const std::string& axis, bool both_ways, const MatmulCost& part,
+                const MeshLinks& links, const LinkOptions& options = {});
+// The product that price_matmul prices for one device.
+MatmulCost local_product(const MatmulPlacement& placement, const MatmulPrice& price);
 
 // The sizes of a layer: B tokens, D features, F hidden ones, of the whole mesh.
 struct LayerSize {

@@ -58,7 +58,7 @@ Roofline matmul_roofline(const Chip& chip, const MatmulCost& c) {
   const double y_arrays = c.shared_y && c.tile_m <= 0 ? 1 : c.batch;
   const double x_bytes = c.batch * c.m * c.k * bytes_of(c.x);
   const double y_bytes = y_arrays * c.k * c.n * bytes_of(c.y);
-  const double z_bytes = c.batch * c.m * c.n * bytes_of(c.z);
+  const double z_bytes = (c.adds ? 2 : 1) * c.batch * c.m * c.n * bytes_of(c.z);
   // A block stays where its index does not change from one step to the next: x with one block of k
   // through all columns, y with one block of it at all.
   const double x_reads = depth > 1 ? columns : 1;

@@ -37,6 +37,7 @@ struct MatmulCost {
   double m = 0, n = 0, k = 0;
   double batch = 1;
   bool shared_y = false;  // one y for the batch
+  bool adds = false;      // to a z that is read first
   DType x = DType::kBF16, y = DType::kBF16, z = DType::kBF16;
   // The MXU multiplies in this type: y of s8 with x of bf16 is converted first. An f32 product is
   // `passes` of bf16.

@@ -46,6 +46,13 @@ class Cost(CommandTest):
         ring = self.cost(*MATMUL, *SPECS, "--chip", "v5p", "--mesh", "X=16,Y=4", "--slice", "4x4x4")
         self.assertAlmostEqual(ring["axes"]["Y"]["seconds"], 2 * 512 * 8192 / 1.8e11)
 
+    def test_collective_matmul(self):
+        given = ["--shape", "x=bf16[1024,2048]", "--shape", "y=bf16[2048,8192]", "--mesh", "X=2,Y=4", "--chip", "v5e"]
+        naive = self.cost("matmul", *given, *SPECS)
+        ring = self.cost("collective_matmul", *given, *SPECS, "--set", "axis_name=Y")
+        self.assertAlmostEqual(naive["seconds"]["expected"] * 1e6, 56.8, places=1)
+        self.assertAlmostEqual(ring["seconds"]["expected"] * 1e6, 43.4, places=1)
+
     def test_meshes_of_any_size(self):
         c = self.cost("matmul", "--shape", "x=bf16[8960,64]", "--shape", "y=bf16[64,64]", "--mesh", "X=8960",
                       "--in-spec", "x=X", "--out-spec", "z=X", "--chip", "v5p", "--slice", "16x20x28")
