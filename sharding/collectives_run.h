@@ -34,6 +34,8 @@ std::string options_string(const AllToAll& op);
 std::string options_string(const Ppermute& op);
 std::string options_string(const Pbroadcast& op);
 std::string options_string(const PsumTo& op);
+// "axis_index_groups=[[0,1],[2,3]]"; nothing without groups.
+std::string groups_string(const AxisIndexGroups& groups);
 
 // Runs f; an Error of this device gets the place of the call.
 template <class F>
@@ -86,16 +88,17 @@ inline Pending unchanged(const Array& x) {
   return deferred([x] { return x; });
 }
 
-// Posts x. `target`: memory of this device that the others write, or none; it outlives the
-// exchange.
+// Posts x with what else must agree, as printed. `target`: memory of this device that the others
+// write, or none; it outlives the exchange.
 template <class Op>
-std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup& group,
-                               const Array& x, CallSite where, Array* target = nullptr) {
+std::unique_ptr<Exchange> post(const Op& op, std::string options, Device& device,
+                               const ReplicaGroup& group, const Array& x, CallSite where,
+                               Array* target = nullptr) {
   Offer offer;
   offer.operation = name_of_op(op);
   offer.axes = op.axis_name;
   offer.group = group;
-  offer.options = options_string(op);
+  offer.options = std::move(options);
   offer.dtype = x.dtype();
   offer.shape.assign(x.shape().begin(), x.shape().end());
   offer.where = where;
@@ -105,6 +108,11 @@ std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup&
     offer.target_bytes = target->bytes();
   }
   return device.transport().post(std::move(offer));
+}
+template <class Op>
+std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup& group,
+                               const Array& x, CallSite where, Array* target = nullptr) {
+  return post(op, options_string(op), device, group, x, where, target);
 }
 
 }  // namespace kref::detail

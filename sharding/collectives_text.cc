@@ -21,14 +21,6 @@ std::string joined(std::initializer_list<std::string> parts) {
   return out;
 }
 
-std::string groups_option(const AxisIndexGroups& groups) {
-  if (groups.empty()) return "";
-  std::string out = "axis_index_groups=[";
-  for (std::size_t g = 0; g < groups.size(); ++g)
-    out.append(g > 0 ? "," : "").append(shape_string(groups[g]));
-  return out + "]";
-}
-
 std::string sum_option(const SumOptions& sum) {
   return joined({sum.wire ? cat("wire=", name_of(*sum.wire)) : "",
                  sum.accumulate ? cat("accumulate=", name_of(*sum.accumulate)) : "",
@@ -37,35 +29,43 @@ std::string sum_option(const SumOptions& sum) {
 
 }  // namespace
 
+std::string groups_string(const AxisIndexGroups& groups) {
+  if (groups.empty()) return "";
+  std::string out = "axis_index_groups=[";
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    out.append(g > 0 ? "," : "").append(shape_string(groups[g]));
+  return out + "]";
+}
+
 std::string options_string(const AllGather& op) {
   return joined({option("axis", op.axis), option("tiled", op.tiled),
-                 groups_option(op.axis_index_groups),
+                 groups_string(op.axis_index_groups),
                  op.to == GatherTo::kInvarying ? "to=invarying"
                  : op.to == GatherTo::kReduced ? "to=reduced"
                                                : ""});
 }
 std::string options_string(const OwnSlice& op) {
   return joined(
-      {option("axis", op.axis), option("tiled", op.tiled), groups_option(op.axis_index_groups)});
+      {option("axis", op.axis), option("tiled", op.tiled), groups_string(op.axis_index_groups)});
 }
 std::string options_string(const PsumScatter& op) {
   return joined({option("scatter_dimension", op.scatter_dimension), option("tiled", op.tiled),
-                 groups_option(op.axis_index_groups), sum_option(op.sum)});
+                 groups_string(op.axis_index_groups), sum_option(op.sum)});
 }
 std::string options_string(const Psum& op) {
-  return joined({groups_option(op.axis_index_groups), sum_option(op.sum)});
+  return joined({groups_string(op.axis_index_groups), sum_option(op.sum)});
 }
 std::string options_string(const Pvary& op) {
-  return joined({groups_option(op.axis_index_groups), op.mean ? "mean=true" : ""});
+  return joined({groups_string(op.axis_index_groups), op.mean ? "mean=true" : ""});
 }
 std::string options_string(const Pmean& op) {
-  return joined({groups_option(op.axis_index_groups), sum_option(op.sum)});
+  return joined({groups_string(op.axis_index_groups), sum_option(op.sum)});
 }
-std::string options_string(const Pmax& op) { return groups_option(op.axis_index_groups); }
+std::string options_string(const Pmax& op) { return groups_string(op.axis_index_groups); }
 std::string options_string(const Pargmax&) { return ""; }
 std::string options_string(const AllToAll& op) {
   return joined({option("split_axis", op.split_axis), option("concat_axis", op.concat_axis),
-                 option("tiled", op.tiled), groups_option(op.axis_index_groups)});
+                 option("tiled", op.tiled), groups_string(op.axis_index_groups)});
 }
 std::string options_string(const Ppermute& op) {
   std::string out = "perm=[";
@@ -75,11 +75,11 @@ std::string options_string(const Ppermute& op) {
   return out + "]";
 }
 std::string options_string(const Pbroadcast& op) {
-  return joined({option("source", op.source), groups_option(op.axis_index_groups)});
+  return joined({option("source", op.source), groups_string(op.axis_index_groups)});
 }
 std::string options_string(const PsumTo& op) {
   return joined(
-      {option("target", op.target), groups_option(op.axis_index_groups), sum_option(op.sum)});
+      {option("target", op.target), groups_string(op.axis_index_groups), sum_option(op.sum)});
 }
 
 }  // namespace detail

@@ -139,20 +139,6 @@ Array copied(const Array& x) {
   return out;
 }
 
-Offer offer_of(const RaggedAllToAll& op, const ReplicaGroup& group, const Array& x, CallSite where,
-               const char* part) {
-  Offer offer;
-  offer.operation = RaggedAllToAll::kName;
-  offer.axes = op.axis_name;
-  offer.group = group;
-  offer.options = part;
-  offer.dtype = x.dtype();
-  offer.shape.assign(x.shape().begin(), x.shape().end());
-  offer.where = where;
-  offer.data = x;
-  return offer;
-}
-
 }  // namespace
 
 Pending RaggedAllToAll::start(Device& device, const Array& operand, const Array& output,
@@ -174,8 +160,10 @@ Pending RaggedAllToAll::start(Device& device, const Array& operand, const Array&
     }
     return 0;
   });
-  auto which = device.transport().post(offer_of(*this, group, vectors, where, "slices"));
-  auto rows = device.transport().post(offer_of(*this, group, operand, where, "operand"));
+  const std::string groups = detail::groups_string(axis_index_groups),
+                    more = groups.empty() ? "" : ", " + groups;
+  auto which = detail::post(*this, "slices" + more, device, group, vectors, where);
+  auto rows = detail::post(*this, "operand" + more, device, group, operand, where);
   return detail::deferred([which = std::move(which), rows = std::move(rows),
                            group = std::move(group), vectors, output, k, where] {
     which->match();
