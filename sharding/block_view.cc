@@ -44,6 +44,12 @@ Index first_replica(const Placement& placement, const Mesh& mesh, Index device) 
   return mesh.device(at);
 }
 
+std::vector<Index> dense_strides_of(std::span<const Index> shape) {
+  std::vector<Index> strides(shape.size());
+  detail::dense_strides("array", shape.data(), shape.size(), strides.data());
+  return strides;
+}
+
 bool is_dense(const ArrayRef& view) {
   Index stride = 1;
   for (std::size_t d = view.rank; d-- > 0;) {

@@ -18,6 +18,9 @@ BasicArrayRef<Void> block_view(const BasicArrayRef<Void>& whole, const Placement
 // counts, as when a global array is put together, it is this one.
 Index first_replica(const Placement& placement, const Mesh& mesh, Index device);
 
+// Row-major strides of a dense array.
+std::vector<Index> dense_strides_of(std::span<const Index> shape);
+
 // Do the elements lie one after the other, row-major?
 bool is_dense(const ArrayRef& view);
 

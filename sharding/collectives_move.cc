@@ -3,6 +3,7 @@
 // byte once.
 #include <cstring>
 
+#include "sharding/block_view.h"
 #include "sharding/collectives_copy.h"
 #include "sharding/collectives_run.h"
 
@@ -36,12 +37,6 @@ void for_each_member(const ReplicaGroup& group, const F& f) {
   for (Index k = 0; k < group.size(); ++k) f((group.rank + k) % group.size());
 }
 
-std::vector<Index> dense_strides(std::span<const Index> shape) {
-  std::vector<Index> out(shape.size());
-  for (std::size_t d = 0; d < shape.size(); ++d) out[d] = product(shape, d + 1, shape.size());
-  return out;
-}
-
 // All of an array.
 void copy_all(Exchange& exchange, Index from, Array& out) {
   Box box;
@@ -61,7 +56,7 @@ Exchanged exchanged_box(const AllToAll& op, std::span<const Index> in, std::span
                         Index n) {
   const std::size_t split = detail::dimension(op.kName, "split_axis", op.split_axis, in.size()),
                     concat = detail::dimension(op.kName, "concat_axis", op.concat_axis, in.size());
-  const std::vector<Index> from = dense_strides(in), to = dense_strides(out);
+  const std::vector<Index> from = dense_strides_of(in), to = dense_strides_of(out);
   Exchanged e;
   if (op.tiled) {
     std::vector<Index> extents(in.begin(), in.end());

@@ -105,6 +105,12 @@ Value Graph::cast(const Value& x, std::span<const CastStep> steps, CallSite wher
   return out;
 }
 
+std::vector<Index> nodes_of(std::span<const Value> values) {
+  std::vector<Index> out;
+  for (const Value& value : values) out.push_back(value.node());
+  return out;
+}
+
 std::vector<bool> Graph::needed(std::span<const Index> results) const {
   std::vector<bool> which(nodes_.size(), false);
   for (const Index i : results) which[static_cast<std::size_t>(i)] = true;

@@ -112,4 +112,7 @@ struct Promoted {
 };
 Promoted promoted(std::string_view operation, std::span<const Value> operands, CallSite where);
 
+// The nodes of some values.
+std::vector<Index> nodes_of(std::span<const Value> values);
+
 }  // namespace kref::detail

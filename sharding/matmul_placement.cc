@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "dsl/array.h"
+#include "sharding/spelling.h"
 
 namespace kref {
 namespace {
 
 using Axes = std::vector<std::string>;
 using AxesView = std::span<const std::string>;
-
-bool contains(AxesView axes, const std::string& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
 
 using DimKind = MatmulDim::Kind;
 

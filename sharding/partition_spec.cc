@@ -9,10 +9,6 @@
 namespace kref {
 namespace {
 
-bool contains(std::span<const std::string> axes, std::string_view axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 // "dimension 2 and dimension 0", "dimension 1 twice": where an axis stands the second time.
 std::string places(std::size_t first, std::size_t second) {
   if (first == second) return detail::cat("dimension ", first, " twice");

@@ -8,10 +8,6 @@
 namespace kref {
 namespace {
 
-bool contains(std::span<const std::string> axes, const std::string& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 // Equal as sets; neither repeats a name.
 bool same_set(std::span<const std::string> a, std::span<const std::string> b) {
   return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const std::string& axis) {

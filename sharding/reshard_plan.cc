@@ -8,16 +8,13 @@
 #include <functional>
 
 #include "sharding/reshard.h"
+#include "sharding/spelling.h"
 
 namespace kref {
 namespace {
 
 using Kind = ReshardStep::Kind;
 using Axes = std::vector<std::string>;
-
-bool contains(const Axes& axes, const std::string& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
 
 void remove(Axes& axes, const Axes& gone) {
   std::erase_if(axes, [&](const std::string& axis) { return contains(gone, axis); });

@@ -2,6 +2,8 @@
 // How names of mesh axes are spelled: shared by the readers of meshes and of partition specs.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,6 +40,11 @@ inline std::string abridged(std::string_view text) {
   }
   if (text.size() > 80) out += "...";
   return out;
+}
+
+// Is it one of these axes?
+inline bool contains(std::span<const std::string> axes, std::string_view axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
 }  // namespace kref

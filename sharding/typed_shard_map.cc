@@ -4,16 +4,6 @@
 #include "sharding/graph.h"
 
 namespace kref::detail {
-namespace {
-
-std::vector<Index> nodes_of(std::span<const Value> values) {
-  std::vector<Index> out;
-  for (const Value& value : values) out.push_back(value.node());
-  return out;
-}
-
-}  // namespace
-
 TypedCore::TypedCore(const Mesh& mesh, ShardMapOptions options, Index arity, Index results,
                      TypedBody body, CallSite where)
     : core_(mesh, std::move(options), arity, results, {}, where),

@@ -11,12 +11,10 @@ namespace kref {
 namespace detail {
 namespace {
 
-std::vector<Index> shape_of(const Value& x) { return {x.shape().begin(), x.shape().end()}; }
-
 // Records an operation of one operand that keeps the shape.
 Value record_unary(std::shared_ptr<const Primitive> op, const Value& x, DType dtype,
                    ValueState state, CallSite where) {
-  return x.graph().add(std::move(op), std::span(&x, 1), dtype, shape_of(x), std::move(state),
+  return x.graph().add(std::move(op), std::span(&x, 1), dtype, extents_of(x), std::move(state),
                        where);
 }
 
@@ -139,8 +137,8 @@ Value record_unlocated(BinaryOp op, Value a, Value b, CallSite where) {
   const char* name = to_string(op);
   KREF_CHECK(a.dtype() == b.dtype(), name, ": ", a.type(), " and ", b.type(),
              ": the element types differ");
-  if (a.rank() == 0 && b.rank() != 0) a = broadcast_to(a, shape_of(b), where);
-  if (b.rank() == 0 && a.rank() != 0) b = broadcast_to(b, shape_of(a), where);
+  if (a.rank() == 0 && b.rank() != 0) a = broadcast_to(a, extents_of(b), where);
+  if (b.rank() == 0 && a.rank() != 0) b = broadcast_to(b, extents_of(a), where);
   KREF_CHECK(std::ranges::equal(a.shape(), b.shape()), name, ": ", a.type(), " and ", b.type(),
              ": the shapes differ");
   const Promoted all = promoted(name, std::array{a, b}, where);
@@ -148,8 +146,8 @@ Value record_unlocated(BinaryOp op, Value a, Value b, CallSite where) {
                           : op == BinaryOp::kDiv ? Arithmetic::kDiv
                                                  : Arithmetic::kAdd;
   ValueState state = result_state(rule, name, all.states, a.graph());
-  return a.graph().add(std::make_shared<BinaryPrimitive>(op), all.operands, a.dtype(), shape_of(a),
-                       std::move(state), where);
+  return a.graph().add(std::make_shared<BinaryPrimitive>(op), all.operands, a.dtype(),
+                       extents_of(a), std::move(state), where);
 }
 
 Value record_binary(BinaryOp op, const Value& a, const Value& b, CallSite where) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "sharding/block_view.h"
 #include "sharding/graph.h"
 #include "sharding/local_math.h"
 #include "sharding/value_rules.h"

@@ -18,12 +18,6 @@ ValueState scaled_state(const Value& x) {
 
 std::vector<Index> extents_of(const Value& x) { return {x.shape().begin(), x.shape().end()}; }
 
-std::vector<Index> dense_strides_of(std::span<const Index> shape) {
-  std::vector<Index> strides(shape.size());
-  dense_strides("Value", shape.data(), shape.size(), strides.data());
-  return strides;
-}
-
 std::size_t dimension(const char* operation, const Value& x, Index d) {
   const auto rank = static_cast<Index>(x.rank());
   KREF_CHECK(d >= -rank && d < rank, operation, ": dimension ", d, " of ", x.type());

@@ -22,8 +22,6 @@ ValueState scaled_state(const Value& x);
 Value divided_by(const Value& x, Index divisor, CallSite where);
 // The shape of x as one's own.
 std::vector<Index> extents_of(const Value& x);
-// Row-major strides of a dense array.
-std::vector<Index> dense_strides_of(std::span<const Index> shape);
 // Dimension d of x, counted from the end when negative; Error when there is no such.
 std::size_t dimension(const char* operation, const Value& x, Index d);
 // Records a linear operation of one operand on shapes: element type and state stay.

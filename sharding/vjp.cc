@@ -44,12 +44,6 @@ std::vector<Value> record_transpose(const TypedCore& core, Graph& graph,
   return out;
 }
 
-std::vector<Index> nodes_of(std::span<const Value> values) {
-  std::vector<Index> out;
-  for (const Value& value : values) out.push_back(value.node());
-  return out;
-}
-
 // A block of a cotangent must be like the block of its result.
 void check_like(DType dtype, std::span<const Index> shape, const Value& result, std::size_t i) {
   KREF_CHECK(dtype == result.dtype() && std::ranges::equal(shape, result.shape()), "cotangent ", i,
