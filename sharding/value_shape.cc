@@ -159,12 +159,13 @@ Value transpose(const Value& x, const std::vector<Index>& permutation, CallSite 
   return detail::at_line(where, [&]() -> Value {
     std::vector<Index> shape, places(x.rank());
     std::iota(places.begin(), places.end(), Index{0});
-    KREF_CHECK(std::ranges::is_permutation(permutation, places),
-               "transpose: ", shape_string(permutation),
+    std::vector<Index> from = permutation;
+    for (Index& d : from) d = static_cast<Index>(detail::dimension("transpose", x, d));
+    KREF_CHECK(std::ranges::is_permutation(from, places), "transpose: ", shape_string(permutation),
                " is not a permutation of the dimensions of ", x.type());
-    for (const Index d : permutation) shape.push_back(x.extent(static_cast<std::size_t>(d)));
-    return detail::record_linear(std::make_shared<detail::TransposePrimitive>(permutation), x,
-                                 shape, where);
+    for (const Index d : from) shape.push_back(x.extent(static_cast<std::size_t>(d)));
+    return detail::record_linear(std::make_shared<detail::TransposePrimitive>(from), x, shape,
+                                 where);
   });
 }
 
@@ -193,7 +194,10 @@ Value pad(const Value& x, const std::vector<Index>& low, const std::vector<Index
     for (std::size_t d = 0; d < shape.size(); ++d) {
       KREF_CHECK(low[d] >= 0 && high[d] >= 0, "pad: by ", low[d], " and ", high[d],
                  ", expected 0 or more");
-      shape[d] = low[d] + x.extent(d) + high[d];
+      const bool fits = !__builtin_add_overflow(low[d], x.extent(d), &shape[d]) &&
+                        !__builtin_add_overflow(shape[d], high[d], &shape[d]);
+      KREF_CHECK(fits, "pad: dimension ", d, " of ", x.type(), " by ", low[d], " and ", high[d],
+                 " gets more than 2^63 - 1 elements");
     }
     return detail::record_linear(std::make_shared<detail::PadPrimitive>(low, shape), x, shape,
                                  where);
@@ -213,7 +217,8 @@ Value concatenate(const std::vector<Value>& parts, Index dimension, CallSite whe
       }
       KREF_CHECK(fits, "concatenate: ", part.type(), " and ", parts[0].type(), " along dimension ",
                  d);
-      shape[d] += part.extent(d);
+      KREF_CHECK(!__builtin_add_overflow(shape[d], part.extent(d), &shape[d]),
+                 "concatenate: dimension ", d, " gets more than 2^63 - 1 elements");
     }
     const detail::Promoted all = detail::promoted("concatenate", parts, where);
     ValueState state =

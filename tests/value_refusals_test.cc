@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed bodies: extents, numbers and handles that are refused before a device starts.
+#include <doctest/doctest.h>
+
+#include <optional>
+
+#include "sharding/typed_shard_map.h"
+#include "sharding/value.h"
+#include "sharding/value_collectives.h"
+#include "tests/refusal.h"
+#include "tests/sharding_arrays.h"
+
+namespace kref {
+namespace {
+
+bool says(const std::string& message, const char* part) {
+  const bool found = message.find(part) != std::string::npos;
+  if (!found) MESSAGE(message);
+  return found;
+}
+
+// The message of the call of a body of one argument.
+template <class Body>
+std::string message(const Mesh& mesh, const Placement& in, const Placement& out, const Array& x,
+                    Body body) {
+  return refusal([&] { shard_map(mesh, {.in_specs = {in}, .out_specs = {out}}, body)(x); });
+}
+
+template <class Body>
+std::vector<double> run(const Mesh& mesh, const Placement& in, const Placement& out, const Array& x,
+                        Body body) {
+  return values(shard_map(mesh, {.in_specs = {in}, .out_specs = {out}}, body)(x));
+}
+
+TEST_CASE("dimensions count from the end, and extents that no Index counts are refused") {
+  const Mesh mesh = Mesh::parse("x=2");
+  const P cut{"x"};
+  const auto flipped = [](Tracer&, const Value& v) { return transpose(v, {-1, -2}); };
+  CHECK(run(mesh, cut, cut, iota({4, 2}), flipped) == std::vector<double>{0, 2, 1, 3, 4, 6, 5, 7});
+  const auto twice = [](Tracer&, const Value& v) { return transpose(v, {-1, 1}); };
+  CHECK(says(message(mesh, cut, cut, iota({4, 2}), twice), "transpose: [-1,1] is not a perm"));
+  const auto beyond = [](Tracer&, const Value& v) { return transpose(v, {-3, 1}); };
+  CHECK(says(message(mesh, cut, cut, iota({4, 2}), beyond), "transpose: dimension -3 of f32[2,2]"));
+  for (const auto& [low, high] : {std::pair(INT64_MAX, INT64_MAX), std::pair(INT64_MAX, Index{0}),
+                                  std::pair(Index{1}, INT64_MAX - 2)}) {
+    const std::vector<Index> before{low, 0}, after{high, 0};
+    const auto padded = [&](Tracer&, const Value& v) { return pad(v, before, after); };
+    const std::string text = message(mesh, cut, cut, iota({4, 2}), padded);
+    CHECK(says(text, "pad: dimension 0 of f32[2,2]{V:x} by "));
+    CHECK(says(text, "gets more than 2^63 - 1 elements"));
+  }
+}
+
+TEST_CASE("a Tracer that outlives its call is refused") {
+  const Mesh mesh = Mesh::parse("x=2");
+  std::optional<Tracer> tracer;
+  const auto keep_it = [&tracer](Tracer& t, const Value& v) {
+    tracer = t;
+    return v;
+  };
+  CHECK(run(mesh, P{"x"}, P{"x"}, iota({2}), keep_it) == std::vector<double>{0, 1});
+  CHECK(says(refusal([&] { tracer->zeros(DType::kF32, {2}); }), "a Tracer of a call that has"));
+  CHECK(says(refusal([&] { tracer->axis_index("x"); }), "a Tracer of a call that has ended"));
+  CHECK(says(refusal([&] { tracer->mesh(); }), "a Tracer of a call that has ended"));
+}
+
+}  // namespace
+}  // namespace kref
