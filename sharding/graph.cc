@@ -15,6 +15,14 @@ detail::Graph& Value::graph() const {
   return *graph;
 }
 
+Tracer::Tracer(detail::Graph& graph) : graph_(graph.weak_from_this()) {}
+
+detail::Graph& Tracer::graph() const {
+  const std::shared_ptr<detail::Graph> graph = graph_.lock();
+  KREF_CHECK(graph != nullptr, "a Tracer of a call that has ended");
+  return *graph;
+}
+
 DType Value::dtype() const { return graph().node(node_).dtype; }
 std::span<const Index> Value::shape() const { return graph().node(node_).shape; }
 Index Value::size() const {

@@ -156,13 +156,15 @@ std::string ShardMapCore::argument_name(std::size_t i) const {
   return cat("argument ", i);
 }
 
-void ShardMapCore::check_arguments(std::span<const ShardArgument> arguments) const {
-  const auto given = static_cast<Index>(arguments.size());
-  KREF_CHECK(arity_ == kAnyCount || given == arity_, "shard_map: called with ", given,
+void ShardMapCore::check_argument_count(std::size_t given, const char* call) const {
+  KREF_CHECK(arity_ == kAnyCount || static_cast<Index>(given) == arity_, call, " with ", given,
              " arguments, but the body takes ", arity_);
-  KREF_CHECK(options_.in_specs.shared || arguments.size() == options_.in_specs.each.size(),
-             "shard_map: called with ", given, " arguments, but in_specs has ",
-             options_.in_specs.each.size(), " entries");
+  KREF_CHECK(options_.in_specs.shared || given == options_.in_specs.each.size(), call, " with ",
+             given, " arguments, but in_specs has ", options_.in_specs.each.size(), " entries");
+}
+
+void ShardMapCore::check_arguments(std::span<const ShardArgument> arguments) const {
+  check_argument_count(arguments.size(), "shard_map: called");
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const ArrayRef& whole = arguments[i].view();
     const Placement& spec = options_.in_specs[i];

@@ -120,6 +120,8 @@ class ShardMapCore {
   std::string argument_name(std::size_t i) const;
   // One a result; of a body that returns any number, as many as there are out_specs.
   std::size_t result_count() const;
+  // Refuses a number of arguments that the body or in_specs do not have; `call` begins the message.
+  void check_argument_count(std::size_t given, const char* call) const;
   // Refuses arguments that do not fit in_specs or the parameters.
   void check_arguments(std::span<const ShardArgument> arguments) const;
   // A call: checks, launches, gives the global results; or leaves them on the mesh.

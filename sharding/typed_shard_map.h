@@ -50,6 +50,9 @@ class TypedCore {
   const Mesh& mesh() const { return core_.mesh(); }
   CallSite where() const { return where_; }
   std::size_t result_count() const { return core_.result_count(); }
+  void check_argument_count(std::size_t given, const char* call) const {
+    core_.check_argument_count(given, call);
+  }
 
   // Calls the body on values of a graph that is being recorded, and casts what it returns as the
   // out_specs say.

@@ -55,8 +55,9 @@ class Value {
 // What a typed body is handed first: the source of values that come from no argument.
 class Tracer {
  public:
-  explicit Tracer(detail::Graph& graph) : graph_(&graph) {}
+  explicit Tracer(detail::Graph& graph);
 
+  // Error of all that follows when the call has ended.
   const Mesh& mesh() const;
   Index axis_size(const AxisNames& axes) const { return kref::axis_size(mesh(), axes); }
   // The same array on every device: invarying.
@@ -66,8 +67,11 @@ class Tracer {
   // jax.lax.axis_index: s32 scalar, varying along the axes.
   Value axis_index(const AxisNames& axes, CallSite where = CallSite::here()) const;
 
+  // For the implementation of operations.
+  detail::Graph& graph() const;
+
  private:
-  detail::Graph* graph_;
+  std::weak_ptr<detail::Graph> graph_;  // as a Value's
 };
 
 // ---- Arithmetic, element by element

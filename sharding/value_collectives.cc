@@ -138,10 +138,10 @@ bool is_constant(const Value& x) {
 }  // namespace
 }  // namespace detail
 
-const Mesh& Tracer::mesh() const { return graph_->mesh(); }
+const Mesh& Tracer::mesh() const { return graph().mesh(); }
 
 Value Tracer::constant(const Array& array, CallSite where) const {
-  return graph_->add(std::make_shared<detail::ConstantPrimitive>(array), {}, array.dtype(),
+  return graph().add(std::make_shared<detail::ConstantPrimitive>(array), {}, array.dtype(),
                      {array.shape().begin(), array.shape().end()}, ValueState(mesh()), where);
 }
 
@@ -151,8 +151,8 @@ Value Tracer::zeros(DType dtype, const std::vector<Index>& shape, CallSite where
 
 Value Tracer::axis_index(const AxisNames& axes, CallSite where) const {
   check_groups(mesh(), axes, {}, GroupSizes::kAny, "axis_index");
-  const ValueState state = graph_->checked() ? axis_index_state(axes, mesh()) : ValueState(mesh());
-  return graph_->add(std::make_shared<detail::AxisIndexPrimitive>(axes), {}, DType::kI32, {}, state,
+  const ValueState state = graph().checked() ? axis_index_state(axes, mesh()) : ValueState(mesh());
+  return graph().add(std::make_shared<detail::AxisIndexPrimitive>(axes), {}, DType::kI32, {}, state,
                      where);
 }
 

@@ -140,6 +140,7 @@ std::pair<std::vector<Array>, Pullback> vjp(const TypedCore& core,
 TypedCore transposed(const TypedCore& core, std::size_t arguments) {
   const Specs &in = core.options().in_specs, &out = core.options().out_specs;
   const std::size_t results = core.result_count();
+  core.check_argument_count(arguments, "vjp_of: called");
   ShardMapOptions options = core.options();
   std::vector<Placement> all;
   for (std::size_t i = 0; i < arguments; ++i) all.push_back(in[i]);
@@ -148,8 +149,8 @@ TypedCore transposed(const TypedCore& core, std::size_t arguments) {
   options.out_specs = cotangent_specs(in, arguments);
   options.names.resize(arguments);
   for (const std::string& name : cotangent_names(results)) options.names.push_back(name);
-  const auto body = [core, arguments](Tracer&, std::span<const Value> values) {
-    Graph& graph = values[0].graph();
+  const auto body = [core, arguments](Tracer& tracer, std::span<const Value> values) {
+    Graph& graph = tracer.graph();
     const std::span<const Value> primals = values.first(arguments);
     const std::span<const Value> cts = values.subspan(arguments);
     const std::vector<Value> made = core.record(graph, primals);
@@ -168,6 +169,8 @@ TypedCore transposed(const TypedCore& core, std::size_t arguments) {
 std::vector<Array> Pullback::call(std::span<const ShardArgument> cts) const {
   const detail::VjpState& state = *state_;
   const detail::Graph& graph = *state.traced.graph;
+  KREF_CHECK(cts.size() == state.cts.size(), "pullback: called with ", cts.size(),
+             " cotangents, but the function has ", state.cts.size(), " results");
   state.core->check_arguments(cts);
   for (std::size_t i = 0; i < cts.size(); ++i) {
     const ArrayRef local = cts[i].block_type(state.core->options().in_specs[i], graph.mesh());

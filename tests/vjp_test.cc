@@ -242,8 +242,31 @@ TEST_CASE("extrema have no derivative, and say so") {
   const auto back = vjp(g, iota({2})).second;
   CHECK(refusal([&] { back(iota({4})); }).find("cotangent 0: F32[2]") == 0);
   CHECK(refusal([&] { back(iota({3})); }).find("cotangent 0") == 0);
-  CHECK(refusal([&] { back(iota({2}), iota({2})); }).find("called with 2 arguments") !=
-        std::string::npos);
+  CHECK(refusal([&] { back(iota({2}), iota({2})); }) ==
+        "pullback: called with 2 cotangents, but the function has 1 results");
+  CHECK(refusal([&] { back(); }) ==
+        "pullback: called with 0 cotangents, but the function has 1 results");
+}
+
+TEST_CASE("vjp_of is told how many arguments there are, and there may be none") {
+  const Mesh mesh = Mesh::parse("i=2");
+  const auto f = shard_map(mesh, options(P{"i"}, P{"i"}), identity);
+  for (const std::size_t n : {std::size_t{0}, std::size_t{2}, SIZE_MAX}) {
+    CHECK(refusal([&] { vjp_of(f, n); }).find("vjp_of: called with ") == 0);
+    CHECK(refusal([&] { vjp_of(f, n); }).find("but the body takes 1") != std::string::npos);
+  }
+  const auto any = [](Tracer& t, std::span<const Value> all) {
+    return std::vector<Value>{all.empty() ? t.zeros(DType::kF32, {1}) : all[0]};
+  };
+  const auto g = shard_map(mesh, {.in_specs = {P{"i"}}, .out_specs = {P()}}, any);
+  CHECK(refusal([&] { vjp_of(g, 2); }) ==
+        "vjp_of: called with 2 arguments, but in_specs has 1 entries");
+  const auto h = shard_map(mesh, {.in_specs = P{"i"}, .out_specs = {P()}}, any);
+  CHECK(vjp_of(h, 0)(iota({1})).empty());
+  const auto nothing = [](Tracer&) { return std::vector<Value>(); };
+  const auto none_at_all =
+      shard_map(mesh, {.in_specs = {}, .out_specs = std::vector<Placement>()}, nothing);
+  CHECK(vjp_of(none_at_all, 0)().empty());
 }
 
 TEST_CASE("a pullback outlives the views that were the arguments, and may be called again") {
