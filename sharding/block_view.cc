@@ -50,6 +50,11 @@ std::vector<Index> dense_strides_of(std::span<const Index> shape) {
   return strides;
 }
 
+void check_has_memory(const ArrayRef& array, const std::string& name) {
+  KREF_CHECK(array.data != nullptr || array.size() == 0, name, " is an ", to_string(array),
+             " without memory: an Array that nothing was assigned to");
+}
+
 bool is_dense(const ArrayRef& view) {
   Index stride = 1;
   for (std::size_t d = view.rank; d-- > 0;) {

@@ -35,4 +35,7 @@ Array dense(const ArrayRef& view, const std::shared_ptr<const void>& owner);
 // which may be gone when the array is read again.
 Array kept_alive(Array array);
 
+// Refuses, by `name`, an array that has elements but no memory: one that nothing was assigned to.
+void check_has_memory(const ArrayRef& array, const std::string& name);
+
 }  // namespace kref

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dsl/thread_share.h"
+#include "sharding/block_view.h"
 #include "sharding/collective_traits.h"
 
 namespace kref::detail {
@@ -62,6 +63,7 @@ struct Prepared {
 template <class Op>
 Prepared prepare(const Op& op, const Device& device, const Array& x, CallSite where) {
   return at_call(where, [&] {
+    check_has_memory(x, cat(name_of_op(op), ": the operand"));
     check_groups(device.mesh(), op.axis_name, groups_of(op), group_sizes(op), name_of_op(op));
     Prepared out;
     out.group = replica_group(device.mesh(), op.axis_name, groups_of(op), device.index());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sharding/block_view.h"
 #include "sharding/graph.h"
 #include "sharding/value_rules.h"
 
@@ -77,6 +78,7 @@ class DeviceCallPrimitive final : public Primitive {
   std::string name() const override { return name_; }
   Array run(Device& device, std::span<const Array> inputs, CallSite) const override {
     Array out = run_(device, inputs);
+    check_has_memory(out, name_ + ": the result");
     KREF_CHECK(out.dtype() == dtype_ && std::ranges::equal(out.shape(), shape_), name_, " gave ",
                to_string(out.ref()), ", declared as ", name_of(dtype_), shape_string(shape_));
     return out;

@@ -195,6 +195,9 @@ std::size_t ShardMapCore::result_count() const {
 void ShardMapCore::launch_all(std::span<const ShardArgument> arguments, const ShardBody& body,
                               const Deliver& deliver) const {
   check_arguments(arguments);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].sharded() == nullptr) check_has_memory(arguments[i].view(), argument_name(i));
+  }
   const std::size_t count = result_count();
   const auto each = [&](Device& device) {
     std::vector<Array> locals, results;
@@ -206,7 +209,10 @@ void ShardMapCore::launch_all(std::span<const ShardArgument> arguments, const Sh
     body(device, locals, results);
     KREF_CHECK(results.size() == count, "shard_map: the body returned ", results.size(),
                " results, but out_specs has ", count, " entries");
-    for (std::size_t i = 0; i < count; ++i) deliver(device, i, std::move(results[i]));
+    for (std::size_t i = 0; i < count; ++i) {
+      check_has_memory(results[i], result_name(i));
+      deliver(device, i, std::move(results[i]));
+    }
   };
   launch(mesh_, each, options_.launch, where_);
 }

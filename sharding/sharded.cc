@@ -51,6 +51,8 @@ Sharded::Sharded(Mesh mesh, std::vector<Index> shape, Placement placement,
   const std::vector<Index> local = local_shape(placement_.spec, shape_, mesh_);
   for (Index device = 0; device < mesh_.device_count(); ++device) {
     const Array& found = block(device);
+    check_has_memory(found,
+                     detail::cat(subject, ": what device ", mesh_.device_name(device), " holds"));
     const bool fits = found.dtype() == dtype() && found.rank() == local.size() &&
                       std::equal(local.begin(), local.end(), found.shape().begin());
     KREF_CHECK(fits, subject, ": device ", mesh_.device_name(device), " holds ",

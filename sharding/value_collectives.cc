@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sharding/block_view.h"
 #include "sharding/collective_state.h"
 #include "sharding/collective_traits.h"
 #include "sharding/graph.h"
@@ -141,6 +142,7 @@ bool is_constant(const Value& x) {
 const Mesh& Tracer::mesh() const { return graph().mesh(); }
 
 Value Tracer::constant(const Array& array, CallSite where) const {
+  check_has_memory(array, "constant: the array");
   return graph().add(std::make_shared<detail::ConstantPrimitive>(array), {}, array.dtype(),
                      {array.shape().begin(), array.shape().end()}, ValueState(mesh()), where);
 }

@@ -2,8 +2,10 @@
 // Typed bodies: extents, numbers and handles that are refused before a device starts.
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <optional>
 
+#include "sharding/custom_vjp.h"
 #include "sharding/typed_shard_map.h"
 #include "sharding/value.h"
 #include "sharding/value_collectives.h"
@@ -49,6 +51,33 @@ TEST_CASE("dimensions count from the end, and extents that no Index counts are r
     CHECK(says(text, "pad: dimension 0 of f32[2,2]{V:x} by "));
     CHECK(says(text, "gets more than 2^63 - 1 elements"));
   }
+}
+
+TEST_CASE("an Array that nothing was assigned to is refused by name wherever it comes in") {
+  const Mesh mesh = Mesh::parse("x=2");
+  const Array x = iota({2});
+  const auto untyped = [&](const std::function<Array(Device&)>& f) {
+    const auto body = [&](Device& device, const Array&) { return f(device); };
+    return refusal([&] { shard_map(mesh, {.in_specs = {P{"x"}}, .out_specs = {P()}}, body)(x); });
+  };
+  CHECK(says(untyped([](Device&) { return Array(); }), "result 0 is an F32[] without memory"));
+  const auto summed = [](Device& device) { return psum(device, Array(), "x"); };
+  CHECK(says(untyped(summed), "psum: the operand is an F32[] without memory"));
+  const auto moved = [](Device& device) { return ppermute(device, Array(), "x", {{0, 1}}); };
+  CHECK(says(untyped(moved), "ppermute: the operand is an F32[] without memory"));
+  const auto same = [](Device&, const Array& v) { return v; };
+  const auto f = shard_map(mesh, {.in_specs = {P()}, .out_specs = {P()}}, same);
+  CHECK(says(refusal([&] { f(Array()); }), "argument 0 is an F32[] without memory"));
+  CHECK(says(refusal([&] { shard(mesh, Array(), P()); }), "holds is an F32[] without memory"));
+  const auto constant = [](Tracer& t, const Value&) { return t.constant(Array()); };
+  CHECK(says(message(mesh, P{"x"}, P(), x, constant), "constant: the array is an F32[] without"));
+  const auto called = [](Tracer&, const Value& v) {
+    const auto run = [](Device&, std::span<const Array>) { return Array(); };
+    return device_call("mine", {v}, DType::kF32, {}, run);
+  };
+  CHECK(says(message(mesh, P{"x"}, P(), x, called), "statically inferred"));
+  const auto summed_call = [&](Tracer& t, const Value& v) { return psum(called(t, v), "x"); };
+  CHECK(says(message(mesh, P{"x"}, P(), x, summed_call), "mine: the result is an F32[] without"));
 }
 
 TEST_CASE("a Tracer that outlives its call is refused") {
