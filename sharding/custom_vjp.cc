@@ -56,10 +56,14 @@ class CustomVjpPrimitive final : public Primitive {
 
  private:
   static void check(const Value& ct, const Value& argument, std::size_t i) {
-    KREF_CHECK(ct.dtype() == argument.dtype() && std::ranges::equal(ct.shape(), argument.shape()),
-               "custom_vjp: for argument ", i, " bwd gave a cotangent of shape ",
-               shape_string(ct.shape()), " (", ct.type(), "), expected the shape of the argument, ",
-               shape_string(argument.shape()), " (", argument.type(), ')');
+    KREF_CHECK(ct.dtype() == argument.dtype(), "custom_vjp: for argument ", i, " bwd gave a ",
+               "cotangent of type ", name_of(ct.dtype()), " (", ct.type(),
+               "), expected the type of the argument, ", name_of(argument.dtype()), " (",
+               argument.type(), ')');
+    KREF_CHECK(std::ranges::equal(ct.shape(), argument.shape()), "custom_vjp: for argument ", i,
+               " bwd gave a cotangent of shape ", shape_string(ct.shape()), " (", ct.type(),
+               "), expected the shape of the argument, ", shape_string(argument.shape()), " (",
+               argument.type(), ')');
     if (!ct.graph().checked()) return;
     const ValueState expected = cotangent(argument.state());
     KREF_CHECK(ct.state() == expected, "custom_vjp: for argument ", i, ", a ", argument.type(),
@@ -106,6 +110,7 @@ Value with_cotangents(const Value& y, std::span<const Value> arguments,
 Value device_call(const std::string& name, const std::vector<Value>& inputs, DType dtype,
                   const std::vector<Index>& shape, DeviceFunction run, CallSite where) {
   KREF_CHECK(!inputs.empty(), name, ": device_call without an input");
+  KREF_CHECK(run != nullptr, name, ": device_call without a function to run");
   const detail::Promoted all = detail::promoted(name, inputs, where);
   ValueState state =
       detail::result_state(Arithmetic::kNonlinear, name, all.states, inputs[0].graph());

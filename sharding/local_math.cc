@@ -146,9 +146,13 @@ Array binary(BinaryOp op, const Array& a, const Array& b) {
   });
 }
 
+void check_factor(DType type, double factor) {
+  KREF_CHECK(is_float(type) || (factor == std::trunc(factor) && std::fabs(factor) < 0x1p63),
+             "scale: ", name_of(type), " by ", factor, ", expected an integer of 64 bits");
+}
+
 Array scaled(const Array& x, double factor) {
-  KREF_CHECK(is_float(x.dtype()) || factor == std::trunc(factor), "scale: ", name_of(x.dtype()),
-             " by ", factor, ", expected an integer");
+  check_factor(x.dtype(), factor);
   return map1(x, [&](auto v) {
     if constexpr (std::is_floating_point_v<decltype(v)>) {
       return v * static_cast<decltype(v)>(factor);

@@ -20,7 +20,9 @@ const char* to_string(BinaryOp op);
 // round once; integers wrap. Error: anything but +, -, * and neg of integers and bool.
 Array unary(UnaryOp op, const Array& x);
 Array binary(BinaryOp op, const Array& a, const Array& b);
-// x * factor, rounded once; of integers an integral factor only.
+// Error for what integers are not multiplied by: no integer, or one that an Index does not hold.
+void check_factor(DType type, double factor);
+// x * factor, rounded once; of integers as check_factor says.
 Array scaled(const Array& x, double factor);
 // x / divisor, rounded once; floats only.
 Array divided(const Array& x, Index divisor);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,20 @@
 #include "sharding/device.h"
 
 namespace kref::detail {
+
+// Is there no body: a pointer or a std::function that is null.
+template <class F>
+bool missing(const F&) {
+  return false;
+}
+template <class F>
+bool missing(F* f) {
+  return f == nullptr;
+}
+template <class F>
+bool missing(const std::function<F>& f) {
+  return f == nullptr;
+}
 
 // What one parameter of a body asks of its array; nothing set: any.
 struct ParameterRule {

@@ -155,7 +155,9 @@ class ShardMap {
   ShardMap(const Mesh& mesh, ShardMapOptions options, Body body, CallSite where)
       : core_(mesh, std::move(options), Signature::kFixed, Results::kCount, Signature::rules(),
               where),
-        body_(std::move(body)) {}
+        body_(std::move(body)) {
+    KREF_CHECK(!detail::missing(body_), "shard_map: there is no body");
+  }
 
   // The global results. Error, before a device starts, for arguments that do not fit (each by its
   // name): their number, a spec with more entries than dimensions, a dimension that the devices do

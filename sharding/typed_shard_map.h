@@ -190,6 +190,7 @@ auto shard_map(const Mesh& mesh, ShardMapOptions options, Body body,
   using Signature = detail::ValueSignature<typename Traits::Arguments>;
   using Split = detail::ValueResults<typename Traits::Result>;
   using Global = typename Split::Arrays;
+  KREF_CHECK(!detail::missing(body), "shard_map: there is no body");
   const auto erased = [body = std::move(body)](Tracer& tracer, std::span<const Value> all) {
     std::vector<Value> out;
     Split::split(Signature::call(body, tracer, all), out);

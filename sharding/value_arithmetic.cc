@@ -187,6 +187,7 @@ Value div(const Value& a, const Value& b, CallSite where) {
 }
 Value scale(const Value& x, double factor, CallSite where) {
   return detail::at_line(where, [&] {
+    check_factor(x.dtype(), factor);
     return detail::record_unary(std::make_shared<detail::ScalePrimitive>(factor), x, x.dtype(),
                                 detail::scaled_state(x), where);
   });

@@ -48,6 +48,14 @@ TEST_CASE(
   CHECK(text.find("for argument 1") != std::string::npos);
   CHECK(text.find("shape [2]") != std::string::npos);
   CHECK(text.find("the argument, []") != std::string::npos);
+  const auto halved = custom_vjp(fwd, [](const Saved& saved, const Value& ct) {
+    return std::pair(convert(ct * saved.second, DType::kBF16), sum(ct * saved.first));
+  });
+  const auto narrow = [halved](Tracer&, const Value& a, const Value& s) { return halved(a, s); };
+  const std::string types =
+      refusal([&] { vjp(shard_map(mesh, specs, narrow), full({2}, 1), full({}, 1)); });
+  CHECK(types.find("for argument 0 bwd gave a cotangent of type BF16") != std::string::npos);
+  CHECK(types.find("the type of the argument, F32") != std::string::npos);
   const auto reduced_back = custom_vjp(fwd, [](const Saved& saved, const Value& ct) {
     return std::pair(ct * saved.second, sum(ct * saved.first));
   });

@@ -2,6 +2,7 @@
 // Typed bodies: extents, numbers and handles that are refused before a device starts.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -78,6 +79,32 @@ TEST_CASE("an Array that nothing was assigned to is refused by name wherever it 
   CHECK(says(message(mesh, P{"x"}, P(), x, called), "statically inferred"));
   const auto summed_call = [&](Tracer& t, const Value& v) { return psum(called(t, v), "x"); };
   CHECK(says(message(mesh, P{"x"}, P(), x, summed_call), "mine: the result is an F32[] without"));
+}
+
+TEST_CASE("a factor that integers do not have, and a body that is not there") {
+  const Mesh mesh = Mesh::parse("x=2");
+  const P cut{"x"};
+  for (const double factor : {0.5, std::nan(""), HUGE_VAL, 0x1p63}) {
+    const auto scaled = [&](Tracer&, const Value& v) { return scale(v, factor); };
+    const std::string text = message(mesh, cut, cut, iota({2}, 0, DType::kI32), scaled);
+    CHECK(says(text, "scale: I32 by "));
+    CHECK(says(text, "(called at value_refusals_test.cc:"));
+    CHECK(text.find("device (x=") == std::string::npos);
+  }
+  const auto tripled = [](Tracer&, const Value& v) { return scale(v, -3); };
+  CHECK(run(mesh, cut, cut, iota({2}, 1, DType::kI32), tripled) == std::vector<double>{-3, -6});
+
+  const ShardMapOptions options{.in_specs = {cut}, .out_specs = {cut}};
+  const std::function<Array(Device&, const Array&)> untyped;
+  const std::function<Value(Tracer&, const Value&)> typed;
+  Array (*const pointer)(Device&, const Array&) = nullptr;
+  CHECK(refusal([&] { shard_map(mesh, options, untyped); }) == "shard_map: there is no body");
+  CHECK(refusal([&] { shard_map(mesh, options, typed); }) == "shard_map: there is no body");
+  CHECK(refusal([&] { shard_map(mesh, options, pointer); }) == "shard_map: there is no body");
+  const auto called = [](Tracer&, const Value& v) {
+    return device_call("mine", {v}, DType::kF32, {1}, DeviceFunction());
+  };
+  CHECK(says(message(mesh, cut, cut, iota({2}), called), "mine: device_call without a function"));
 }
 
 TEST_CASE("a Tracer that outlives its call is refused") {
