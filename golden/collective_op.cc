@@ -129,7 +129,7 @@ std::vector<Declared> declared() {
        "device dst gets the array of device src; zeros without a src",
        "the transpose of ppermute: every pair reversed",
        {kAxisName, {"perm", "required", "[[src, dst], ...], ranks modulo n, each once"}},
-       {kOrder, kCopy}},
+       {kOrder, kCopy, "Several axes are named in the order of the mesh."}},
   };
 }
 

@@ -33,6 +33,7 @@ const AxisIndexGroups& groups_of(const Op& op) {
 // Where the result depends on the size of the group, the groups have one size.
 template <class Op>
 GroupSizes group_sizes(const Op& op) {
+  if constexpr (std::is_same_v<Op, Ppermute>) return GroupSizes::kMeshOrder;
   if constexpr (std::is_same_v<Op, Pvary>) return op.mean ? GroupSizes::kEqual : GroupSizes::kAny;
   constexpr bool equal = std::is_same_v<Op, AllGather> || std::is_same_v<Op, OwnSlice> ||
                          std::is_same_v<Op, PsumScatter> || std::is_same_v<Op, AllToAll> ||

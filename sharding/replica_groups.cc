@@ -74,6 +74,13 @@ std::string to_string(const AxisNames& axes) {
 void check_groups(const Mesh& mesh, const AxisNames& axes, const AxisIndexGroups& groups,
                   GroupSizes sizes, std::string_view operation) {
   check_axes(mesh, axes, operation);
+  if (sizes == GroupSizes::kMeshOrder) {
+    for (std::size_t k = 1; k < axes.names.size(); ++k) {
+      KREF_CHECK(mesh.index(axes.names[k - 1]) < mesh.index(axes.names[k]), std::string(operation),
+                 ": axis_name is ", to_string(axes),
+                 ", expected the axes in the order of the mesh, ", to_string(mesh));
+    }
+  }
   if (groups.empty()) return;
   const std::string subject = detail::cat(std::string(operation), ": axis_index_groups ");
   const Index n = size_along(along(mesh, axes));

@@ -43,12 +43,13 @@ struct ReplicaGroup {
 };
 
 // What the groups of a collective have to fulfil.
-enum class GroupSizes { kAny, kEqual };
+// kMeshOrder: the axes are named in the order of the mesh, too, as lax.ppermute asks.
+enum class GroupSizes { kAny, kEqual, kMeshOrder };
 
 // Refuses, naming `operation`: an axis that the mesh lacks ("unbound axis name", with the axes
 // there are), an axis named twice, groups that are not a partition of the indices ("must cover all
 // indices exactly once"; nor may one be empty), groups of unequal size where kEqual ("must be
-// equally sized").
+// equally sized"), axes in another order than the mesh's where kMeshOrder.
 void check_groups(const Mesh& mesh, const AxisNames& axes, const AxisIndexGroups& groups,
                   GroupSizes sizes, std::string_view operation);
 

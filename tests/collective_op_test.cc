@@ -100,23 +100,6 @@ TEST_CASE("arrays without elements, of whatever extents") {
   judged(scalar);
 }
 
-TEST_CASE("behaviour 55: ppermute over axes in another order than the mesh's goes by their order") {
-  // Devices (X, Y) hold 10, 11, 12, 13; by ranks over (Y, X) those are 10, 12, 11, 13, and each
-  // goes to the next.
-  Array x(DType::kI32, std::vector<Index>{4});
-  for (int i = 0; i < 4; ++i)
-    x.mutable_elements<std::int32_t>()[static_cast<std::size_t>(i)] = 10 + i;
-  Run run = collective_run("ppermute",
-                           R"({"axis_name": ["Y", "X"], "perm": [[0, 1], [1, 2], [2, 3], [3, 0]]})",
-                           {"X=2,Y=2", "(X,Y)", "(X,Y)"}, x);
-  find_operation(run.op).validate(run, false);
-  run.out = find_operation(run.op).compute(run);
-  judged(run);
-  const Array& y = run.out.at("y");
-  const double expected[] = {13, 12, 10, 11};
-  for (int i = 0; i < 4; ++i) CHECK(y.at(i) == expected[i]);
-}
-
 TEST_CASE("the way back that is printed is the one that runs, checked where it can be") {
   using Steps = std::vector<std::string>;
   const auto back = [](const char* op, const char* set, const Placed& placed) {

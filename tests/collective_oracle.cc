@@ -64,6 +64,13 @@ Index Where::rank(Index device) const {
   return std::find(all.begin(), all.end(), device) - all.begin();
 }
 
+bool Where::in_mesh_order() const {
+  for (std::size_t k = 1; k < axes.names.size(); ++k) {
+    if (mesh.index(axes.names[k - 1]) > mesh.index(axes.names[k])) return false;
+  }
+  return true;
+}
+
 std::string Where::name() const {
   std::string out = to_string(mesh) + " over " + to_string(axes);
   for (const auto& g : groups) {

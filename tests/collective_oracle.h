@@ -47,6 +47,8 @@ struct Where {
   // Of device 0: groups here are of one size unless a test says otherwise.
   Index n() const { return static_cast<Index>(group(0).size()); }
   std::string name() const;
+  // Are the axes named in the order of the mesh, as lax.ppermute asks?
+  bool in_mesh_order() const;
 };
 
 World all_gather(const Where& where, const World& x, Index axis, bool tiled);

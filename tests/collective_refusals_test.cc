@@ -42,6 +42,8 @@ TEST_CASE("axes") {
       "expected the name of a mesh axis, or a list");
   has(refused("psum", R"({"axis_name": "Z"})"), "psum: unbound axis name 'Z', the mesh has X=4");
   has(refused("psum", R"({"axis_name": ["X", "X"]})"), "axis 'X' is named twice");
+  has(refused("ppermute", R"({"axis_name": ["Y", "X"], "perm": []})", {"X=2,Y=2", "X", "X"}),
+      "axis_name is (Y,X), expected the axes in the order of the mesh, X=2,Y=2");
   Run no_mesh = collective_run("psum", R"({"axis_name": "X"})", {"X=4", "None", "None"},
                                small_integers(DType::kF32, {4}));
   no_mesh.mesh.reset();

@@ -104,7 +104,7 @@ std::vector<Case> cases_of(const Where& where, Index spread, bool negative) {
     out.push_back({at + " pbroadcast", Pbroadcast{where.axes, source, where.groups}, x,
                    oracle::pbroadcast(where, x, source)});
   }
-  if (where.groups.empty()) {
+  if (where.groups.empty() && where.in_mesh_order()) {
     for (const Permutation& perm :
          {ring(n, 1), ring(n, -1), Permutation{{n - 1, 0}}, Permutation{}}) {
       out.push_back({at + " " + to_string(Ppermute{where.axes, perm}), Ppermute{where.axes, perm},
