@@ -158,7 +158,7 @@ TEST_CASE("any element type moves") {
 }
 
 TEST_CASE("arrays without elements and of rank 0 move") {
-  const Where where = {Mesh::parse("X=2,Y=2"), axes("Y", "X")};
+  const Where where = {Mesh::parse("X=2,Y=2"), axes("X", "Y")};
   const World empty = oracle::small_integers(4, {4, 0, 2}, 5);
   const World scalar = oracle::small_integers(4, {}, 50);
   const AxisNames& over = where.axes;
