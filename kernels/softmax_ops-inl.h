@@ -33,6 +33,21 @@ HWY_INLINE V Larger(V a, V b) {
   }
 }
 
+// The largest lane. Highway 1.0.3's EMU128 starts from the lowest finite number, which is not the
+// maximum of a row that sees no key.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE float LargestLane(D d, V v) {
+  if constexpr (kPortable) {
+    HWY_ALIGN float lanes[hn::MaxLanes(D())];
+    hn::Store(v, d, lanes);
+    float most = lanes[0];
+    for (std::size_t i = 1; i < hn::Lanes(d); ++i) most = lanes[i] > most ? lanes[i] : most;
+    return most;
+  } else {
+    return hn::GetLane(hn::MaxOfLanes(d, v));
+  }
+}
+
 // e^t for t <= 0, below 1 unit in the last place; 0 from where n is -127, that is below -87.68.
 // Half of the work of Exp, whose last tenths of a unit weights do not need.
 template <class D, class V = hn::Vec<D>>
@@ -80,14 +95,14 @@ HWY_INLINE float LogitRow(float* p, Index first, Index last, const float* bias,
     hn::StoreU(s, d, p + c);
     most = Larger(s, most);
   }
-  return hn::GetLane(hn::MaxOfLanes(d, most));
+  return LargestLane(d, most);
 }
 
 HWY_INLINE float MaximumOfRow(const float* p, Index first, Index last) {
   const SoftmaxTag d;
   SoftmaxVec most = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (Index c = first; c < last; c += kChunkLanes) most = Larger(hn::LoadU(d, p + c), most);
-  return hn::GetLane(hn::MaxOfLanes(d, most));
+  return LargestLane(d, most);
 }
 
 // Logits to exp(logit - maximum), added to the sums, which `grown` rescales first.
