@@ -19,7 +19,8 @@ std::string type_of(const Offer& offer) {
 // The first thing in which an offer differs from the others', as a sentence; empty: none.
 std::string difference(const Offer& offer, const Offer& other) {
   const auto differs = [](const char* what, const std::string& found, const std::string& expected) {
-    return cat("the ", what, " is ", found, ", expected ", expected);
+    return cat("the ", what, " is ", found.empty() ? "none" : found, ", expected ",
+               expected.empty() ? "none" : expected);
   };
   if (offer.operation != other.operation) {
     return differs("operation", offer.operation, other.operation);

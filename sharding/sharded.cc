@@ -138,6 +138,9 @@ Sharded relabel(const Sharded& x, const Placement& placement) {
   const std::string name = detail::cat("relabel ", x.type());
   const Array& block = x.block(0);
   std::vector<Index> shape(block.shape().begin(), block.shape().end());
+  KREF_CHECK(placement.spec.entries.size() <= shape.size(), name, " to ", to_string(placement),
+             ", which has length ", placement.spec.entries.size(), ": a device holds ",
+             to_string(block.ref()), ", which has rank ", shape.size());
   // Before sizes are asked for: names that the mesh lacks. One of each extent divides anything.
   std::vector<Index> zeros(shape.size(), 0);
   check_placement(placement, zeros, x.mesh(), name);

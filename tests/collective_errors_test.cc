@@ -203,6 +203,11 @@ TEST_CASE("devices that bring different things are told what each brought") {
            psum(d, x, "X", {.sum = {.order = d.index() == 0 ? SumOrder::kRank : SumOrder::kRing}});
          }),
          {"order=ring"});
+  expect(differ([&](Device& d) {
+           const auto wire = d.index() == 0 ? std::nullopt : std::optional(DType::kBF16);
+           psum(d, x, "X", {.sum = {.wire = wire}});
+         }),
+         {"the option is wire=BF16, expected none"});
   // The mesh serves again.
   CHECK(differ([&](Device& d) { psum(d, x, "X"); }) == "(not refused)");
 }

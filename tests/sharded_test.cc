@@ -177,6 +177,12 @@ TEST_CASE("60: relabelling moves nothing") {
   CHECK(elements(unshard(back)) == std::vector<std::int32_t>{0, 1, 2, 3});
   CHECK(has(refusal([&] { relabel(v, P{"q"}); }), "resource axis not found in mesh"));
   CHECK(has(refusal([&] { relabel(v, P{none, "x"}); }), "which has rank 1"));
+  const Sharded w = shard(mesh, counted({2, 2}), P());
+  CHECK(has(refusal([&] {
+              relabel(w, P{none, none, "x"});
+            }),
+            "which has length 3: a device holds"));
+  CHECK(has(refusal([&] { relabel(w, P{none, none, "x"}); }), "I32[2,2], which has rank 2"));
 }
 
 TEST_CASE("terms have leading dimensions outside, in the order of the placement") {
