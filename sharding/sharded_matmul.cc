@@ -110,12 +110,25 @@ Array matmul_block(Device& device, const MatmulPlacement& placement, const Array
 
 namespace {
 
+// What matmul refuses of a device's product, before there is one: where sums are still to be added,
+// it would not see the type.
+void check_options(DType in, const ShardedMatmulOptions& options) {
+  const DType z = detail::matmul_result_type(in, options.out_dtype);
+  KREF_CHECK(is_float(in) ? is_float(z) : z == DType::kI32, "sharded_matmul: out_dtype is ",
+             name_of(z), ", expected ", is_float(in) ? "a float type" : "I32", " for operands of ",
+             name_of(in));
+  const MatmulTile& t = options.tile;
+  KREF_CHECK(t == MatmulTile{} || (t.m > 0 && t.n > 0 && t.k > 0), "sharded_matmul: tile is [", t.m,
+             ", ", t.n, ", ", t.k, "], expected three positive sizes");
+}
+
 // The shard_map of one product.
 auto product_map(const Mesh& mesh, const MatmulSpecs& specs, const Placement& z,
                  const ShardArgument& x, const ShardArgument& y,
                  const ShardedMatmulOptions& options, CallSite where) {
   const MatmulShape shape = detail::matmul_shape(x.view(), y.view(), options.trans_x,
                                                  options.trans_y, "sharded_matmul: ");
+  check_options(x.view().dtype, options);
   const auto body = [placement =
                          place_matmul(mesh, shape, specs.x, specs.y, specs.z, options.one_sided),
                      options, where](Device& device, const Array& a, const Array& b) {
