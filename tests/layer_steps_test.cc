@@ -155,7 +155,8 @@ TEST_CASE("flops of 3.5, and the bytes of every ring") {
   const Mesh mesh = Mesh::parse("X=4,Y=8");
   const double product = 2.0 * b * d * f;
   for (const LayerStrategy s : kLayerStrategies) {
-    const double devices = (uses_data_axis(s) ? x : 1) * (uses_model_axis(s) ? y : 1);
+    const auto devices =
+        static_cast<double>((uses_data_axis(s) ? x : 1) * (uses_model_axis(s) ? y : 1));
     CHECK(total(plan(s), true, mesh, b, d, f).flops == 2 * product / devices);
     CHECK(total(plan(s), false, mesh, b, d, f).flops == 4 * product / devices);
   }

@@ -27,7 +27,7 @@ std::vector<float> product(Random& random, const std::vector<float>& x, const st
   for (Index i = 0; i < m; ++i) {
     for (Index j = 0; j < n; ++j) {
       std::shuffle(order.begin(), order.end(), random);
-      const unsigned way = random() % 3;
+      const auto way = random() % 3;
       float sum = 0;
       for (std::size_t t = 0; t < order.size(); ++t) {
         const Index e = order[t];
