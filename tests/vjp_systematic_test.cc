@@ -124,7 +124,7 @@ TEST_CASE("systematic: <A x, y> = <x, A^T y> for collectives of a body, checked 
       std::vector<std::pair<Index, Index>> ring, line;
       for (Index i = 0; i < n; ++i) ring.emplace_back(i, (i + 1) % n);
       for (Index i = 0; i + 1 < n; ++i) line.emplace_back(i, i + 1);
-      const std::vector<LinearCollective> ops = {
+      std::vector<LinearCollective> ops = {
           AllGather{.axis_name = names},
           AllGather{.axis_name = names, .axis = 1, .tiled = true},
           AllGather{.axis_name = names, .tiled = true, .to = GatherTo::kInvarying},
@@ -134,9 +134,11 @@ TEST_CASE("systematic: <A x, y> = <x, A^T y> for collectives of a body, checked 
           Pmean{.axis_name = names},
           AllToAll{.axis_name = names, .concat_axis = 1},
           AllToAll{.axis_name = names, .split_axis = 1, .tiled = true},
-          Ppermute{names, ring},
-          Ppermute{names, line},
           Pbroadcast{.axis_name = names, .source = n - 1}};
+      if (names.size() == 1 || mesh.index(names[0]) < mesh.index(names[1])) {
+        ops.push_back(Ppermute{names, ring});  // lax.ppermute asks for the order of the mesh
+        ops.push_back(Ppermute{names, line});
+      }
       for (const LinearCollective& op : ops) {
         const auto body = [op](Tracer&, const Value& v) { return apply(op, v); };
         // Local blocks [n, n], each device its own; the result put together along dimension 0.
