@@ -10,20 +10,6 @@
 namespace kref {
 namespace {
 
-void check_output(const Run& run, const char* name, DType dtype, const std::vector<Index>& shape) {
-  const auto at = run.out.find(name);
-  if (at == run.out.end()) return;
-  const Array& found = at->second;
-  if (found.dtype() != dtype) {
-    refuse_run(run, "out.", name, " has element type ", name_of(found.dtype()), ", expected ",
-               name_of(dtype));
-  }
-  if (!std::equal(shape.begin(), shape.end(), found.shape().begin(), found.shape().end())) {
-    refuse_run(run, "out.", name, " has shape ", shape_string(found.shape()), ", expected ",
-               shape_string(shape));
-  }
-}
-
 void validate(const Run& run, bool with_outputs) {
   static const Operation operation = attention_operation();
   check_declared(operation, run, with_outputs);

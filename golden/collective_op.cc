@@ -8,23 +8,11 @@
 namespace kref {
 namespace {
 
-void check_tensor(const Run& run, const char* prefix, const char* name, const Array& found,
-                  DType dtype, const std::vector<Index>& shape) {
-  if (found.dtype() != dtype) {
-    refuse_run(run, prefix, name, " has element type ", name_of(found.dtype()), ", expected ",
-               name_of(dtype));
-  }
-  if (!std::equal(shape.begin(), shape.end(), found.shape().begin(), found.shape().end())) {
-    refuse_run(run, prefix, name, " has shape ", shape_string(found.shape()), ", expected ",
-               shape_string(shape));
-  }
-}
-
 void validate(const Run& run, bool with_outputs) {
   check_declared(find_operation(run.op), run, with_outputs);
   const CollectiveRun c = read_collective(run);
   if (c.vjp) {
-    check_tensor(run, "in.", "ct.y", run.in.at("ct.y"), c.y_dtype, c.y_shape);
+    check_array(run, "in.ct.y", run.in.at("ct.y"), c.y_dtype, c.y_shape);
     const std::string axis = CollectiveTerms(c).varies_along();
     if (!axis.empty()) {
       refuse_run(run, "y differs along axis ", axis, ", which out_specs ", to_string(c.out_spec),
@@ -33,9 +21,9 @@ void validate(const Run& run, bool with_outputs) {
   }
   if (!with_outputs) return;
   if (c.vjp) {
-    check_tensor(run, "out.", "ct.x", run.out.at("ct.x"), c.x_dtype, c.x_shape);
+    check_array(run, "out.ct.x", run.out.at("ct.x"), c.x_dtype, c.x_shape);
   } else {
-    check_tensor(run, "out.", "y", run.out.at("y"), c.y_dtype, c.y_shape);
+    check_array(run, "out.y", run.out.at("y"), c.y_dtype, c.y_shape);
   }
 }
 

@@ -30,15 +30,6 @@ Expectation copied(const char* name, const Array& cache) {
   return e;
 }
 
-std::vector<Index> unravel(Index element, const std::vector<Index>& shape) {
-  std::vector<Index> at(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    at[d] = element % shape[d];
-    element /= shape[d];
-  }
-  return at;
-}
-
 // Which device holds each element, and the part of the output that it works on.
 void place(Expectation& e, const Run& run, std::vector<Index> shape) {
   const auto at = run.out_specs.find(e.output);

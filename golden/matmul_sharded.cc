@@ -62,15 +62,6 @@ Expectation stacked(std::vector<Expectation> parts, Index part_size, const OutSp
   return out;
 }
 
-std::vector<Index> unravel(Index element, const std::vector<Index>& shape) {
-  std::vector<Index> at(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    at[d] = element % shape[d];
-    element /= shape[d];
-  }
-  return at;
-}
-
 // Sets what one device's grid runs over: the part of z that it multiplies. (Where partial sums are
 // scattered, it keeps less than that.)
 void set_shards(const MatmulRun& request, Blocks& blocks) {

@@ -125,4 +125,22 @@ void check_declared(const Operation& operation, const Run& run, bool with_output
   }
 }
 
+void check_array(const Run& run, const std::string& tensor, const Array& found, DType dtype,
+                 std::span<const Index> shape) {
+  if (found.dtype() != dtype) {
+    refuse_run(run, tensor, " has element type ", name_of(found.dtype()), ", expected ",
+               name_of(dtype));
+  }
+  if (!std::ranges::equal(shape, found.shape())) {
+    refuse_run(run, tensor, " has shape ", shape_string(found.shape()), ", expected ",
+               shape_string(shape));
+  }
+}
+
+void check_output(const Run& run, const std::string& name, DType dtype,
+                  std::span<const Index> shape) {
+  const auto at = run.out.find(name);
+  if (at != run.out.end()) check_array(run, "out." + name, at->second, dtype, shape);
+}
+
 }  // namespace kref

@@ -84,6 +84,13 @@ template <class... Parts>
   throw Error(detail::cat(run.origin, ": ", run.op, ": ", parts...));
 }
 
+// Refuses `found`, the tensor of that name ("out.o"), when it has another element type or shape.
+void check_array(const Run& run, const std::string& tensor, const Array& found, DType dtype,
+                 std::span<const Index> shape);
+// The same of output `name` where the run carries it.
+void check_output(const Run& run, const std::string& name, DType dtype,
+                  std::span<const Index> shape);
+
 // All that `describe` prints, for people: tensors, options, rules, sources.
 std::string describe(const Operation& operation);
 // The same as JSON: op, summary, inputs, outputs, options, rules, sources.
