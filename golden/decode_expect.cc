@@ -3,6 +3,7 @@
 // caches that are copied.
 #include <algorithm>
 
+#include "dsl/flat_index.h"
 #include "golden/attention_bound.h"
 #include "golden/decode_op.h"
 

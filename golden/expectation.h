@@ -54,16 +54,6 @@ struct Alternative {
   std::function<Expectation()> expect;  // of the same output
 };
 
-// The index in each dimension of a flat, row-major element.
-inline std::vector<Index> unravel(Index element, const std::vector<Index>& shape) {
-  std::vector<Index> at(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    at[d] = element % shape[d];
-    element /= shape[d];
-  }
-  return at;
-}
-
 struct Expectation {
   // Results that are not finite, nor what the true value is, which an honest machine may give where
   // partial sums leave the range of the accumulator; or-ed together.

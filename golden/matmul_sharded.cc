@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "dsl/flat_index.h"
 #include "golden/matmul_bound.h"
 #include "golden/matmul_compute.h"
 #include "golden/matmul_precision.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dsl/array.h"
+#include "dsl/flat_index.h"
 #include "sharding/mesh.h"
 #include "sharding/partition_spec.h"
 
@@ -55,21 +56,6 @@ inline std::vector<double> values(const Array& array) {
 
 inline std::vector<Index> shape_of(const Array& array) {
   return {array.shape().begin(), array.shape().end()};
-}
-
-// Element (i, j, ...) of a global array, and its flat place, as a plain loop would count it.
-inline std::vector<Index> unravel(Index flat, const std::vector<Index>& shape) {
-  std::vector<Index> at(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    at[d] = flat % shape[d];
-    flat /= shape[d];
-  }
-  return at;
-}
-inline Index ravel(const std::vector<Index>& at, const std::vector<Index>& shape) {
-  Index flat = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) flat = flat * shape[d] + at[d];
-  return flat;
 }
 
 }  // namespace kref
