@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that must not compile. For each case the file is compiled twice at configure time: as it
+// Programs that must not compile. For each case compile_fail_test.py compiles the file twice: as it
 // is, which must succeed, and with FAIL defined, which must not. RIGHT and WRONG are the one place
 // in which the two differ.
 #include "dsl/grid.h"
