@@ -2,6 +2,8 @@
 // What a refused request is told, for tests of error messages.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <string>
 
 #include "dsl/check.h"
@@ -17,6 +19,13 @@ std::string refusal(F&& f) {
     return e.what();
   }
   return "(not refused)";
+}
+
+// Whether a message holds a part; shows it where it does not.
+inline bool says(const std::string& message, const char* part) {
+  const bool found = message.find(part) != std::string::npos;
+  if (!found) MESSAGE(message);
+  return found;
 }
 
 }  // namespace kref

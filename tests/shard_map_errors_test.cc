@@ -16,10 +16,6 @@
 namespace kref {
 namespace {
 
-bool says(const std::string& message, const char* part) {
-  return message.find(part) != std::string::npos;
-}
-
 Array same(Device&, const Array& x) { return x; }
 
 TEST_CASE("behaviour 3: a spec longer than its array names length and rank, and P() for scalars") {

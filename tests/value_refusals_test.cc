@@ -7,33 +7,12 @@
 #include <optional>
 
 #include "sharding/custom_vjp.h"
-#include "sharding/typed_shard_map.h"
 #include "sharding/value.h"
 #include "sharding/value_collectives.h"
-#include "tests/refusal.h"
-#include "tests/sharding_arrays.h"
+#include "tests/typed_runs.h"
 
 namespace kref {
 namespace {
-
-bool says(const std::string& message, const char* part) {
-  const bool found = message.find(part) != std::string::npos;
-  if (!found) MESSAGE(message);
-  return found;
-}
-
-// The message of the call of a body of one argument.
-template <class Body>
-std::string message(const Mesh& mesh, const Placement& in, const Placement& out, const Array& x,
-                    Body body) {
-  return refusal([&] { shard_map(mesh, {.in_specs = {in}, .out_specs = {out}}, body)(x); });
-}
-
-template <class Body>
-std::vector<double> run(const Mesh& mesh, const Placement& in, const Placement& out, const Array& x,
-                        Body body) {
-  return values(shard_map(mesh, {.in_specs = {in}, .out_specs = {out}}, body)(x));
-}
 
 TEST_CASE("dimensions count from the end, and extents that no Index counts are refused") {
   const Mesh mesh = Mesh::parse("x=2");
