@@ -64,9 +64,9 @@ double AttentionBounds::score_error(const AttentionRow::Key& key, double maximum
 }
 
 void AttentionBounds::weigh(const AttentionRow& row) {
-  const bool bthd = run_.options.layout == reference::Layout::kBTHD;
-  const auto at = [bthd](Index b, Index heads, Index h, Index rows, Index r) {
-    return static_cast<std::size_t>(bthd ? (b * rows + r) * heads + h : (b * heads + h) * rows + r);
+  const auto at = [&](Index b, Index heads, Index h, Index rows, Index r) {
+    return static_cast<std::size_t>(
+        reference::row_index(run_.options.layout, b, heads, h, rows, r));
   };
   const Index group = row.head / (run_.heads / run_.groups);
   const auto depth = static_cast<double>(run_.depth);

@@ -111,9 +111,10 @@ class Definition {
       for (row.head = 0; row.head < heads_; ++row.head) {
         const Index group = row.head / (heads_ / groups_);
         const Index kv = (row.batch * groups_ + group) * keys_;
+        row.k = k_.data() + kv * depth_;
         row.v = v_.data() + kv * width_;
         for (row.query = 0; row.query < queries_; ++row.query) {
-          fill(row, k_.data() + kv * depth_);
+          fill(row);
           visit(row);
         }
       }
@@ -160,7 +161,8 @@ class Definition {
     return mine == its;
   }
 
-  void fill(AttentionRow& row, const double* k) const {
+  void fill(AttentionRow& row) const {
+    row.q = q_.data() + ((row.batch * heads_ + row.head) * queries_ + row.query) * depth_;
     row.keys.clear();
     row.o.assign(static_cast<std::size_t>(width_), 0.0);
     row.maximum = row.sink = row.lse = -kInfinity;
@@ -170,12 +172,11 @@ class Definition {
       row.kind = AttentionRow::Kind::kPastLength;
       return;
     }
-    const double* q = q_.data() + ((row.batch * heads_ + row.head) * queries_ + row.query) * depth_;
     const double* mask = mask_.values.empty() ? nullptr : mask_.row(row.batch, row.head, row.query);
     const double* bias = bias_.values.empty() ? nullptr : bias_.row(row.batch, row.head, row.query);
     for (Index j = 0; j < keys_; ++j) {
       if (!sees(row.batch, row.query, j) || (mask != nullptr && mask[j] == 0)) continue;
-      row.keys.push_back(score(q, k + j * depth_, bias == nullptr ? 0 : bias[j], j));
+      row.keys.push_back(score(row.q, row.k + j * depth_, bias == nullptr ? 0 : bias[j], j));
     }
     if (!sinks_.empty()) row.sink = sinks_[static_cast<std::size_t>(row.head)];
     softmax(row);
@@ -276,10 +277,12 @@ AttentionResult attention(const AttentionInputs& in, const AttentionOptions& opt
   return out;
 }
 
+Index row_index(Layout layout, Index b, Index heads, Index h, Index rows, Index r) {
+  return layout == Layout::kBHTD ? (b * heads + h) * rows + r : (b * rows + r) * heads + h;
+}
+
 Index o_offset(Layout layout, Index heads, Index queries, Index width, const AttentionRow& row) {
-  const Index at = layout == Layout::kBHTD ? (row.batch * heads + row.head) * queries + row.query
-                                           : (row.batch * queries + row.query) * heads + row.head;
-  return at * width;
+  return row_index(layout, row.batch, heads, row.head, queries, row.query) * width;
 }
 
 }  // namespace kref::reference

@@ -110,7 +110,9 @@ struct AttentionRow {
   double sink = 0;            // its logit; -infinity when there is none
   double lse = 0;             // in the base of the options
   std::vector<double> o;      // E values
-  const double* v = nullptr;  // row-major [S, E], the values of the row's head
+  const double* q = nullptr;  // D values
+  const double* k = nullptr;  // row-major [S, D], the keys of the row's head
+  const double* v = nullptr;  // row-major [S, E], its values
 };
 
 // Calls `visit` for every row: batch outermost, then head, then query. The row is valid during the
@@ -126,6 +128,9 @@ struct AttentionResult {
 };
 AttentionResult attention(const AttentionInputs& in, const AttentionOptions& options);
 
+// The number of row r of head h in an array [B, heads, rows, ..], or [B, rows, heads, ..] under
+// kBTHD.
+Index row_index(Layout layout, Index b, Index heads, Index h, Index rows, Index r);
 // Where o of a row starts in an array [B, H, T, E], or [B, T, H, E] under kBTHD.
 Index o_offset(Layout layout, Index heads, Index queries, Index width, const AttentionRow& row);
 
