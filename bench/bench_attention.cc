@@ -136,6 +136,7 @@ void time_attention(benchmark::State& state, const AttentionShape& c, int thread
   }
   state.counters["flops"] =
       benchmark::Counter(c.flops(), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["heads"] = static_cast<double>(c.heads);  // for a peer that builds the same shape
 }
 
 template <class T>
@@ -187,6 +188,7 @@ void time_decode(benchmark::State& state, const DecodeShape& c, int threads) {
   }
   state.counters["bytes"] =
       benchmark::Counter(c.elements() * sizeof(T), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["heads"] = static_cast<double>(c.heads);
 }
 
 // What reading as much memory takes: the floor of a decode.

@@ -5,7 +5,7 @@
 The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead; `collectives`
 (collectives/psum, collectives/4194304/2D) prints the collectives beside one thread's memcpy and Open MPI;
 `attention` and `decode` print attention as a share of kref's matmul rate, a decode as a share of what
-reading its caches takes.
+reading its caches takes, both beside PyTorch where it is installed.
 
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
 the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
@@ -114,12 +114,41 @@ def collectives(a):
         print(f"{group:<32}{speed:>9}{share:>11}{seconds * 1e6:>9.1f} us{ratio:>8}", flush=True)
 
 
+class Torch:
+    """PyTorch's attention in a process of its own, where a python that has torch is found: $KREF_PYTHON or python3."""
+
+    def __init__(self):
+        python = os.environ.get("KREF_PYTHON", "python3")
+        found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+        self.version = found.stdout.strip() if found.returncode == 0 else None
+        script = pathlib.Path(__file__).with_name("torch_attention.py")
+        self.process = subprocess.Popen([python, "-B", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True) if self.version else None
+
+    def seconds(self, group, heads, least):
+        self.process.stdin.write(f"{group} {heads} {least}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def ratio(self, program, group, a):
+        """PyTorch's time over kref's, repetition by repetition in turn; the median."""
+        ours, theirs = [], []
+        for _ in range(a.repetitions):
+            command = [program, f"--benchmark_filter=^{group}/kref", f"--benchmark_min_time={a.seconds}", "--benchmark_format=json"]
+            row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["benchmarks"][0]
+            ours.append(row["real_time"] / 1e9)
+            theirs.append(self.seconds(group, int(row["heads"]), a.seconds))
+        return statistics.median(theirs) / statistics.median(ours)
+
+
 def attention(a):
     """Rates of attention beside matmul's, of decode beside a plain read."""
     program = f"{a.build}/bench/bench_attention"
     median = lambda rates, name: statistics.median(rates[name])
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if not n.startswith("matmul"))
-    print(f"{'case':<42}{'kref':>9}{'share':>8}{'vs raw':>8}")
+    torch = Torch()
+    print(f"torch: {torch.version or 'not found (python3, or KREF_PYTHON=PYTHON)'}")
+    print(f"{'case':<42}{'kref':>9}{'share':>8}{'vs raw':>8}{'vs torch':>10}")
     for group in groups:
         if a.filter not in group:
             continue
@@ -127,8 +156,9 @@ def attention(a):
         rates, _ = run(program, f"^({group}|matmul/f32/{threads})/" if not decode else f"^{group}/", a.repetitions, a.seconds)
         kref = median(rates, f"{group}/kref")
         whole = median(rates, f"{group}/read" if decode else f"matmul/f32/{threads}/kref")
-        raw = "" if decode else f"{kref / median(rates, f'{group}/raw'):>8.2f}"
-        print(f"{group:<42}{kref / 1e9:>9.1f}{100 * kref / whole:>7.0f}%{raw}", flush=True)
+        raw = f"{kref / median(rates, f'{group}/raw'):.2f}" if f"{group}/raw" in rates else "-"
+        theirs = f"{torch.ratio(program, group, a):.2f}" if torch.version else "-"
+        print(f"{group:<42}{kref / 1e9:>9.1f}{100 * kref / whole:>7.0f}%{raw:>8}{theirs:>10}", flush=True)
 
 
 def main():
