@@ -14,64 +14,42 @@ namespace {
 using reference::AttentionRow;
 
 constexpr double kLog2E = 1.4426950408889634;
-// What rounds to infinity in f32.
-constexpr double kPastF32 = 0x1.ffffffp127;
 // Past any error that is of use: factors stay finite, so that 0 times one is 0.
 constexpr double kHuge = 1e300;
 
-// Of the rows of an array [.., T, D] or [.., T, H, D].
-std::vector<Repeats> row_repeats(const ArrayRef& a) { return repeats(a, false, a.extents[3]); }
+}  // namespace
 
-// Along S, for each batch, group and element: v as [B, S, G * E] or [B, G, S, E].
-std::vector<Repeats> column_repeats(const ArrayRef& v, reference::Layout layout) {
-  if (layout == reference::Layout::kBHTD) return repeats(v, true, v.extents[2]);
-  const Index shape[] = {v.extents[0], v.extents[1], v.extents[2] * v.extents[3]};
-  return repeats(ArrayRef(v.dtype, shape, v.data), true, v.extents[1]);
+double output_bound(double value, double error, DType type) {
+  const double v = std::fabs(value);
+  const double bound =
+      std::min(error + half_spacing(type, v + error), std::numeric_limits<double>::max());
+  return v - error < flush_limit(type) ? std::max(bound, std::min(v, flush_limit(type))) : bound;
 }
 
-}  // namespace
+bool scores_overflow(const AttentionRun& run, const AttentionRow& row, double unit) {
+  const double scale = std::max(1.0, std::fabs(run.options.scale));
+  const double grown = 1 + static_cast<double>(run.depth + 4) * unit;  // by rounding
+  return std::any_of(row.keys.begin(), row.keys.end(), [&](const AttentionRow::Key& key) {
+    // What is not finite comes of the inputs, and is so in every order.
+    const double product = key.product * scale, score = key.magnitude;
+    return (std::isfinite(product) && product * grown >= kPastF32) ||
+           (std::isfinite(score) && score * grown >= kPastF32);
+  });
+}
 
 AttentionBounds::AttentionBounds(const AttentionRun& run)
     : run_(run),
-      // F64: the expected value is summed in f64 too, and errs as much as what it judges.
-      unit_(run.dtype() == DType::kF64 ? 2 * unit_roundoff(DType::kF64)
-                                       : unit_roundoff(DType::kF32)),
-      tiny_(smallest_normal(run.dtype() == DType::kF64 ? DType::kF64 : DType::kF32)),
-      q_repeats_(row_repeats(run.in.q)),
-      k_repeats_(row_repeats(run.in.k)),
+      errors_(run),
+      unit_(errors_.unit()),
+      tiny_(errors_.tiny()),
       v_repeats_(column_repeats(run.in.v, run.options.layout)) {}
 
 void AttentionBounds::Columns::clear(std::size_t width) {
   for (auto* sums : {&magnitude, &values, &spread, &likely, &worst}) sums->assign(width, 0.0);
 }
 
-double AttentionBounds::likely_steps(Index n, double squares) const {
-  return std::min(static_cast<double>(n), 4 * std::sqrt(squares));
-}
-
-// d_j: steps is that of the sum over D; slack 1 in `likely`, 2 in `worst`.
-double AttentionBounds::score_error(const AttentionRow::Key& key, double maximum, double steps,
-                                    double slack) const {
-  if (std::isinf(key.logit)) return 0;  // a bias of -infinity: the weight is 0 whatever else
-  double error = 0;
-  if (std::isfinite(key.score)) error = (steps + 4 * slack) * unit_ * key.magnitude;
-  if (run_.options.soft_cap) {
-    const double nearest = std::max(0.0, std::fabs(key.score) - error) / *run_.options.soft_cap;
-    const double slope = 1 / std::cosh(nearest);
-    error = error * slope * slope + 8 * slack * unit_ * std::fabs(key.logit);
-  }
-  return error + 2 * slack * unit_ * std::fabs(key.logit - maximum);
-}
-
 void AttentionBounds::weigh(const AttentionRow& row) {
-  const auto at = [&](Index b, Index heads, Index h, Index rows, Index r) {
-    return static_cast<std::size_t>(
-        reference::row_index(run_.options.layout, b, heads, h, rows, r));
-  };
-  const Index group = row.head / (run_.heads / run_.groups);
-  const auto depth = static_cast<double>(run_.depth);
-  const double q_squares =
-      q_repeats_[at(row.batch, run_.heads, row.head, run_.queries, row.query)].squares[0];
+  const std::vector<LogitErrors::Error>& errors = errors_(row);
   keys_.clear();
   const double log_denominator = std::log(row.denominator);
   const auto factor = [&](double weight, double log_weight, double error, Total& total) {
@@ -81,23 +59,21 @@ void AttentionBounds::weigh(const AttentionRow& row) {
     total.up = std::min(total.up + up, kHuge);
     return up;
   };
-  for (const AttentionRow::Key& key : row.keys) {
-    const double k_squares =
-        k_repeats_[at(row.batch, run_.groups, group, run_.keys, key.index)].squares[0];
-    const double steps = likely_steps(run_.depth, std::min(q_squares, k_squares));
+  for (std::size_t j = 0; j < row.keys.size(); ++j) {
+    const AttentionRow::Key& key = row.keys[j];
     const double log_weight = key.logit - row.maximum - log_denominator;
     Key out{key.index, key.weight, 0, 0};
-    out.likely = factor(key.weight, log_weight, score_error(key, row.maximum, steps, 1), likely_);
-    out.worst = factor(key.weight, log_weight, score_error(key, row.maximum, depth, 2), worst_);
+    out.likely = factor(key.weight, log_weight, errors[j].likely, likely_);
+    out.worst = factor(key.weight, log_weight, errors[j].worst, worst_);
     keys_.push_back(out);
   }
   sink_ = 0;
   if (std::isinf(row.sink)) return;
   const double log_weight = row.sink - row.maximum - log_denominator;
-  const double error = 2 * unit_ * std::fabs(row.sink - row.maximum);
+  const LogitErrors::Error error = errors_.sink(row);
   sink_ = std::exp(log_weight);
-  const double likely = factor(sink_, log_weight, error, likely_);
-  const double worst = factor(sink_, log_weight, 2 * error, worst_);
+  const double likely = factor(sink_, log_weight, error.likely, likely_);
+  const double worst = factor(sink_, log_weight, error.worst, worst_);
   for (std::size_t e = 0; e < row.o.size(); ++e) {
     const double away = std::fabs(row.o[e]);  // its value is 0
     columns_.spread[e] = away;
@@ -134,14 +110,6 @@ void AttentionBounds::sum_columns(const AttentionRow& row) {
   }
 }
 
-// The bound on an output of that type, given that on the value before its rounding.
-double AttentionBounds::output(double value, double error, DType type) const {
-  const double v = std::fabs(value);
-  const double bound =
-      std::min(error + half_spacing(type, v + error), std::numeric_limits<double>::max());
-  return v - error < flush_limit(type) ? std::max(bound, std::min(v, flush_limit(type))) : bound;
-}
-
 // squares: of the weights, as Repeats has it.
 void AttentionBounds::bound_o(const AttentionRow& row, double squares) {
   const DType p = *run_.options.p_dtype;
@@ -166,8 +134,8 @@ void AttentionBounds::bound_o(const AttentionRow& row, double squares) {
     out_.worst[e] = at_most(columns_.worst[e] / worst_.down) + fixed +
                     ((terms + 16) * unit_ + p_unit) * magnitude +
                     ((terms + 8) * unit_ + p_unit) * std::fabs(o);
-    out_.likely[e] = output(o, out_.likely[e], run_.out_dtype);
-    out_.worst[e] = output(o, out_.worst[e], run_.out_dtype);
+    out_.likely[e] = output_bound(o, out_.likely[e], run_.out_dtype);
+    out_.worst[e] = output_bound(o, out_.worst[e], run_.out_dtype);
   }
 }
 
@@ -179,22 +147,12 @@ void AttentionBounds::bound_lse(const AttentionRow& row, double squares) {
     const double moved = total.up < kHuge ? std::min(factors, total.most) : total.most;
     const double rounded = std::fabs(row.maximum) + std::fabs(std::log(row.denominator));
     const double error = moved + ((steps + 8) + 2 * slack * rounded) * unit_;
-    return output(row.lse, error * base + 2 * slack * unit_ * std::fabs(row.lse), DType::kF32);
+    return output_bound(row.lse, error * base + 2 * slack * unit_ * std::fabs(row.lse),
+                        DType::kF32);
   };
   const auto n = static_cast<Index>(keys_.size());
   out_.lse_likely = bound(likely_, likely_steps(n, squares), 1);
   out_.lse_worst = bound(worst_, static_cast<double>(n), 2);
-}
-
-bool AttentionBounds::scores_overflow(const AttentionRow& row) const {
-  const double scale = std::max(1.0, std::fabs(run_.options.scale));
-  const double grown = 1 + static_cast<double>(run_.depth + 4) * unit_;  // by rounding
-  return std::any_of(row.keys.begin(), row.keys.end(), [&](const AttentionRow::Key& key) {
-    // What is not finite comes of the inputs, and is so in every order.
-    const double product = key.product * scale, score = key.magnitude;
-    return (std::isfinite(product) && product * grown >= kPastF32) ||
-           (std::isfinite(score) && score * grown >= kPastF32);
-  });
 }
 
 // May a rescaling exp(m' - m) be 0? Of the smallest normal number it is -87.3.
@@ -233,27 +191,11 @@ void AttentionBounds::set_overflow(const AttentionRow& row) {
   for (std::size_t e = 0; e < row.o.size(); ++e) {
     out_.overflow[e] = column_overflow(row, e, vanishes);
   }
-  if (!scores_overflow(row)) return;
+  if (!scores_overflow(run_, row, unit_)) return;
   for (std::uint8_t& bits : out_.overflow) bits |= Expectation::kNaN;
   out_.lse_overflow = Expectation::kNaN;
   if (run_.options.soft_cap) return;
   out_.lse_overflow |= Expectation::kPlusInfinity | Expectation::kMinusInfinity;
-}
-
-// Weights are alike when their logits are closer than the share of a magnitude that makes them so.
-double AttentionBounds::logit_squares(const AttentionRow& row) {
-  sorted_.clear();
-  for (const AttentionRow::Key& key : row.keys) {
-    if (!std::isinf(key.logit)) sorted_.push_back(key.logit);  // else a weight of 0
-  }
-  std::sort(sorted_.begin(), sorted_.end());
-  const double share = alike_share(run_.dtype(), static_cast<Index>(sorted_.size()));
-  double squares = 0;
-  for (std::size_t first = 0, next = 0; first < sorted_.size(); first = next) {
-    while (next < sorted_.size() && sorted_[next] - sorted_[first] <= share) ++next;
-    squares += static_cast<double>((next - first) * (next - first));
-  }
-  return squares;
 }
 
 const RowBounds& AttentionBounds::operator()(const AttentionRow& row) {
@@ -271,7 +213,7 @@ const RowBounds& AttentionBounds::operator()(const AttentionRow& row) {
 
   double squares = 0;
   if (softmax) {
-    squares = logit_squares(row);
+    squares = errors_.squares(row);
     weigh(row);
   } else {
     squares = static_cast<double>(run_.keys) * static_cast<double>(run_.keys);

@@ -46,8 +46,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "golden/attention_op.h"
-#include "golden/repeats.h"
+#include "golden/attention_logits.h"
+#include "golden/expectation.h"
 
 namespace kref {
 
@@ -86,32 +86,36 @@ class AttentionBounds {
     void clear(std::size_t width);
   };
 
-  double likely_steps(Index n, double squares) const;
-  double score_error(const reference::AttentionRow::Key& key, double maximum, double steps,
-                     double slack) const;
   void weigh(const reference::AttentionRow& row);
   void weigh_uniformly();
   void sum_columns(const reference::AttentionRow& row);
   void bound_o(const reference::AttentionRow& row, double squares);
   void bound_lse(const reference::AttentionRow& row, double squares);
-  double output(double value, double error, DType type) const;
-  bool scores_overflow(const reference::AttentionRow& row) const;
   bool may_vanish(const reference::AttentionRow& row) const;
   std::uint8_t column_overflow(const reference::AttentionRow& row, std::size_t e,
                                bool vanishes) const;
   void set_overflow(const reference::AttentionRow& row);
-  double logit_squares(const reference::AttentionRow& row);
 
   const AttentionRun& run_;
-  double unit_, tiny_;  // unit roundoff of the accumulator, its smallest normal number
-  std::vector<Repeats> q_repeats_, k_repeats_, v_repeats_;  // of the rows, rows, columns
+  LogitErrors errors_;
+  double unit_, tiny_;              // unit roundoff of the accumulator, its smallest normal number
+  std::vector<Repeats> v_repeats_;  // of the columns
   std::vector<Key> keys_;
   Columns columns_;
-  std::vector<double> sorted_;
   Total likely_, worst_;
   double sink_ = 0;  // weight of the sink
   RowBounds out_;
 };
+
+// The bound on an output of that type, given that on the value before its rounding.
+double output_bound(double value, double error, DType type);
+// May a score of the row leave the range of f32?
+bool scores_overflow(const AttentionRun& run, const reference::AttentionRow& row, double unit);
+// What rounds to infinity in f32.
+inline constexpr double kPastF32 = 0x1.ffffffp127;
+
+// The blocks along an axis as a report names them: "ik=0..3"; "" when there is none.
+std::string attention_steps(const char* axis, Index size, Index block);
 
 // The expectations of a validated run's outputs.
 std::vector<Expectation> expect_attention(const Run& run);

@@ -35,13 +35,17 @@ Blocks blocks(const AttentionRun& run, bool lse) {
     out.axes.push_back("e");
     out.extents.push_back(std::max<Index>(1, run.width));
   }
-  const Index last = cdiv(run.keys, kAttentionKeyBlock) - 1;
-  if (last == 0) out.steps = "ik=0";
-  if (last > 0) out.steps = "ik=0.." + std::to_string(last);
+  out.steps = attention_steps("ik", run.keys, kAttentionKeyBlock);
   return out;
 }
 
 }  // namespace
+
+std::string attention_steps(const char* axis, Index size, Index block) {
+  const Index last = cdiv(size, block) - 1;
+  if (last < 0) return "";
+  return std::string(axis) + "=0" + (last == 0 ? "" : ".." + std::to_string(last));
+}
 
 std::vector<Expectation> expect_attention(const Run& given) {
   const AttentionRun run = read_attention(given);

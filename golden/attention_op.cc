@@ -13,24 +13,11 @@ namespace {
 void validate(const Run& run, bool with_outputs) {
   static const Operation operation = attention_operation();
   check_declared(operation, run, with_outputs);
-  if (run.mesh) {
-    refuse_run(run, "mesh ", to_string(*run.mesh),
-               " is given, but this version runs attention on one device only");
-  }
+  refuse_attention_mesh(run);
   const AttentionRun attention = read_attention(run);
   if (!with_outputs) return;
   check_output(run, "o", attention.out_dtype, attention.o_shape());
   check_output(run, "lse", DType::kF32, attention.lse_shape());
-}
-
-// `values` rounded once to the element type.
-Array rounded(DType dtype, const std::vector<Index>& shape, const std::vector<double>& values) {
-  Array out(dtype, shape);
-  with_dtype(dtype, [&]<class T>() {
-    T* to = out.mutable_elements<T>().data();
-    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
-  });
-  return out;
 }
 
 std::map<std::string, Array> compute(const Run& run) {
@@ -38,8 +25,8 @@ std::map<std::string, Array> compute(const Run& run) {
   std::map<std::string, Array> out;
   if (needs_definition(attention.dtype(), attention.options.scale)) {
     const reference::AttentionResult r = reference::attention(attention.in, attention.options);
-    out["o"] = rounded(attention.out_dtype, attention.o_shape(), r.o);
-    out["lse"] = rounded(DType::kF32, attention.lse_shape(), r.lse);
+    out["o"] = rounded_array(attention.out_dtype, attention.o_shape(), r.o);
+    out["lse"] = rounded_array(DType::kF32, attention.lse_shape(), r.lse);
     return out;
   }
   Array o(attention.out_dtype, attention.o_shape()), lse(DType::kF32, attention.lse_shape());
@@ -50,6 +37,22 @@ std::map<std::string, Array> compute(const Run& run) {
 }
 
 }  // namespace
+
+void refuse_attention_mesh(const Run& run) {
+  if (!run.mesh) return;
+  refuse_run(run, "mesh ", to_string(*run.mesh),
+             " is given, but this version runs attention on one device only");
+}
+
+Array rounded_array(DType dtype, const std::vector<Index>& shape,
+                    const std::vector<double>& values) {
+  Array out(dtype, shape);
+  with_dtype(dtype, [&]<class T>() {
+    T* to = out.mutable_elements<T>().data();
+    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
+  });
+  return out;
+}
 
 Operation attention_operation() {
   return {

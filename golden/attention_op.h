@@ -28,6 +28,12 @@ struct AttentionRun {
 // Reads and checks everything but the outputs and the placement. Error that names what is wrong.
 AttentionRun read_attention(const Run& run);
 
+// Refuses a run with a mesh.
+void refuse_attention_mesh(const Run& run);
+// `values` rounded once to the element type.
+Array rounded_array(DType dtype, const std::vector<Index>& shape,
+                    const std::vector<double>& values);
+
 // Rows of a q block: what a tile of the report is, and what published kernels take by default.
 inline constexpr Index kAttentionQueryBlock = 128, kAttentionKeyBlock = 128;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/decode_op.h"
 
+#include "golden/attention_op.h"
 #include "golden/attention_options.h"
 #include "golden/cost.h"
 #include "kernels/decode_attention.h"
@@ -26,24 +27,19 @@ void validate(const Run& run, bool with_outputs) {
   check_output(run, "v_cache", decode.dtype(), decode.v_cache.shape());
 }
 
-void fill_rounded(Array& out, const std::vector<double>& values) {
-  with_dtype(out.dtype(), [&]<class T>() {
-    T* to = out.mutable_elements<T>().data();
-    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
-  });
-}
-
 std::map<std::string, Array> compute(const Run& run) {
   const DecodeRun decode = read_decode(run);
-  Array o(decode.out_dtype, decode.o_shape()), lse(DType::kF32, decode.lse_shape());
+  std::map<std::string, Array> out;
   if (needs_definition(decode.dtype(), decode.options.scale)) {
     const reference::DecodeAsAttention as(decode.in, decode.options);
     const reference::AttentionResult r = reference::attention(as.in, as.options);
-    fill_rounded(o, r.o), fill_rounded(lse, r.lse);
+    out["o"] = rounded_array(decode.out_dtype, decode.o_shape(), r.o);
+    out["lse"] = rounded_array(DType::kF32, decode.lse_shape(), r.lse);
   } else {
+    Array o(decode.out_dtype, decode.o_shape()), lse(DType::kF32, decode.lse_shape());
     decode_attention(decode.in, o.mutable_ref(), lse.mutable_ref().ref<float, 2>(), decode.options);
+    out["o"] = o, out["lse"] = lse;
   }
-  std::map<std::string, Array> out = {{"o", o}, {"lse", lse}};
   if (decode.writes) out["k_cache"] = decode.k_cache, out["v_cache"] = decode.v_cache;
   return out;
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "golden/attention_op.h"
+#include "golden/attention_vjp_op.h"
 #include "golden/collective_matmul_op.h"
 #include "golden/collective_op.h"
 #include "golden/decode_op.h"
@@ -85,7 +85,8 @@ void check_mesh(const Run& run, bool priced) {
 
 std::span<const Operation> operations() {
   static const std::vector<Operation> all = [] {
-    std::vector<Operation> list = {matmul_operation(), attention_operation(), decode_operation()};
+    std::vector<Operation> list = {matmul_operation(), attention_operation(),
+                                   attention_vjp_operation(), decode_operation()};
     for (Operation& operation : collective_operations()) list.push_back(std::move(operation));
     list.push_back(collective_matmul_operation());
     for (Operation& operation : mlp_operations()) list.push_back(std::move(operation));

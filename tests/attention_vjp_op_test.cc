@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention.vjp operation on run files: what published implementations computed is right, what
+// runs.md forbids is refused by name.
+#include "golden/attention_vjp_op.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "golden/judge.h"
+
+namespace kref {
+namespace {
+
+std::string folder() {
+  return std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/attention_vjp";
+}
+
+std::vector<std::string> files() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+    if (entry.path().extension() == ".safetensors") out.push_back(entry.path().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+const Operation& vjp() { return find_operation("attention.vjp"); }
+
+Run good(const char* name) { return read_run(folder() + "/" + name + ".safetensors"); }
+
+// The message with which the run is refused, "" when it is not.
+std::string refusal(const Run& run, bool with_outputs = true) {
+  try {
+    vjp().validate(run, with_outputs);
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+void check_has(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  CHECK(text.find(part) != std::string::npos);
+}
+
+Array filled(DType type, std::vector<Index> shape, double value) {
+  Array out(type, shape);
+  with_dtype(type, [&]<class T>() {
+    for (T& x : out.mutable_elements<T>()) x = static_cast<T>(value);
+  });
+  return out;
+}
+
+TEST_CASE("the gradients that jax computed are right") {
+  const std::vector<std::string> paths = files();
+  CHECK(paths.size() >= 15);
+  for (const std::string& path : paths) {
+    CAPTURE(path);
+    const Run run = read_run(path);
+    REQUIRE(refusal(run) == "");
+    const std::vector<Expectation> expected = vjp().expect(run);
+    REQUIRE(expected.size() == run.out.size());
+    for (const Expectation& e : expected) {
+      CAPTURE(e.output);
+      for (const BoundKind kind : {BoundKind::kLikely, BoundKind::kWorst}) {
+        const Verdict verdict = judge(e, run.out.at(e.output), kind);
+        CAPTURE(report(verdict));
+        CHECK(verdict.ok());
+      }
+      for (std::size_t i = 0; i < e.value.size(); ++i) {
+        if (!(e.likely[i] >= 0 && e.likely[i] <= e.worst[i])) FAIL("bounds of element ", i);
+      }
+    }
+  }
+}
+
+TEST_CASE("what `run` computes is right, in every file's types, and has every gradient") {
+  for (const std::string& path : files()) {
+    CAPTURE(path);
+    Run run = read_run(path);
+    const auto given = run.out;
+    run.out = vjp().compute(run);
+    REQUIRE(refusal(run) == "");
+    for (const auto& [name, array] : given) CHECK(run.out.contains(name));
+    const std::vector<Expectation> expected = vjp().expect(run);
+    REQUIRE(expected.size() == run.out.size());
+    for (const Expectation& e : expected) {
+      CAPTURE(e.output);
+      const Verdict verdict = judge(e, run.out.at(e.output));
+      CAPTURE(report(verdict));
+      CHECK(verdict.ok());
+    }
+  }
+}
+
+TEST_CASE("files that break a rule of the gradients are refused by name") {
+  const std::pair<const char*, const char*> rules[] = {
+      {"in_ct_o_has_the_wrong_shape", "in.ct.o has shape [2,4,5,9], expected [2,4,5,8]"},
+      {"missing_in_ct_o", "tensor in.ct.o [B H T E] is missing"},
+      {"out_ct_bias_without_in_bias", "out.ct.bias is given, but there is no in.bias"},
+  };
+  for (const auto& [name, part] : rules) {
+    const std::string path = folder() + "/refuse/attention-vjp-" + name + ".safetensors";
+    const std::string message = refusal(read_run(path));
+    check_has(message, path + ": attention.vjp: ");
+    check_has(message, part);
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("what no file of gradients shows is refused too") {
+  const Run plain = good("g012-bias-before");  // q [1,2,7,8], k and v [1,2,9,8], bias [1,1,7,9]
+  REQUIRE(refusal(plain) == "");
+  Run run = plain;
+  run.in["ct.lse"] = filled(DType::kF32, {1, 7, 2}, 0);
+  check_has(refusal(run), "in.ct.lse has shape [1,7,2], expected [1,2,7]");
+  run.in["ct.lse"] = filled(DType::kBF16, {1, 2, 7}, 0);
+  check_has(refusal(run), "in.ct.lse has element type BF16, expected F32");
+  run = plain;
+  run.in["ct.o"] = filled(DType::kBF16, {1, 2, 7, 8}, 0);
+  check_has(refusal(run), "in.ct.o has element type BF16, expected F32");
+  run.set["out_dtype"] = "BF16";
+  CHECK(refusal(run) == "");
+  run = plain;
+  run.out["ct.bias"] = filled(DType::kF32, {1, 2, 7, 9}, 0);
+  check_has(refusal(run), "out.ct.bias has shape [1,2,7,9], expected [1,1,7,9]");
+  run.out.erase("ct.bias");
+  CHECK(refusal(run) == "");
+  run.out["ct.sinks"] = filled(DType::kF32, {2}, 0);
+  check_has(refusal(run), "out.ct.sinks is given, but there is no in.sinks");
+  run = plain;
+  run.out["ct.k"] = filled(DType::kBF16, {1, 2, 9, 8}, 0);
+  check_has(refusal(run), "out.ct.k has element type BF16, expected F32");
+  run = plain;
+  run.out.erase("ct.v");
+  check_has(refusal(run), "tensor out.ct.v [B G S E] is missing");
+  CHECK(refusal(run, false) == "");
+  run = plain;
+  run.out["o"] = run.in.at("ct.o");
+  check_has(refusal(run), "'out.o'");
+  run = plain;
+  run.in["k"] = filled(DType::kF32, {1, 2, 9, 7}, 0);
+  check_has(refusal(run), "has D = 7, expected 8");
+  run = plain;
+  run.set["soft_cap"] = 0;
+  check_has(refusal(run), "option soft_cap is 0, expected a number above 0");
+  run = plain;
+  run.mesh = Mesh::parse("X=2");
+  check_has(refusal(run), "mesh X=2");
+}
+
+TEST_CASE("gradients of sizes of zero") {
+  for (const std::vector<Index>& sizes : std::vector<std::vector<Index>>{{0, 2, 1, 3, 4, 5, 6},
+                                                                         {2, 0, 0, 3, 4, 5, 6},
+                                                                         {2, 2, 1, 0, 4, 5, 6},
+                                                                         {2, 2, 1, 3, 0, 5, 6},
+                                                                         {2, 2, 1, 3, 4, 0, 6},
+                                                                         {2, 2, 1, 3, 4, 5, 0}}) {
+    const Index B = sizes[0], H = sizes[1], G = sizes[2], T = sizes[3], S = sizes[4];
+    Run run;
+    run.origin = "test", run.op = "attention.vjp";
+    run.set["scale"] = 1;
+    run.in["q"] = filled(DType::kF32, {B, H, T, sizes[5]}, 1);
+    run.in["k"] = filled(DType::kF32, {B, G, S, sizes[5]}, 2);
+    run.in["v"] = filled(DType::kF32, {B, G, S, sizes[6]}, 3);
+    run.in["ct.o"] = filled(DType::kF32, {B, H, T, sizes[6]}, 4);
+    run.in["bias"] = filled(DType::kF32, {1, 1, 1, S}, 0);
+    run.in["sinks"] = filled(DType::kF32, {H}, 0);
+    REQUIRE(refusal(run, false) == "");
+    run.out = vjp().compute(run);
+    REQUIRE(refusal(run) == "");
+    CHECK(run.out.size() == 5);
+    for (const Expectation& e : vjp().expect(run)) {
+      CAPTURE(e.output);
+      CHECK(judge(e, run.out.at(e.output)).ok());
+    }
+  }
+}
+
+TEST_CASE("a wrong element of a gradient is placed in its batch, head and block") {
+  for (const char* layout : {"BHTD", "BTHD"}) {
+    const bool bthd = layout[1] == 'T';
+    const auto shape = [&](Index heads, Index rows) {
+      return bthd ? std::vector<Index>{2, rows, heads, 2} : std::vector<Index>{2, heads, rows, 2};
+    };
+    Run run;
+    run.origin = "test", run.op = "attention.vjp";
+    run.set = {{"scale", 1}, {"layout", layout}};
+    float next = 0.5f;
+    const auto chaos = [&](const std::vector<Index>& s) {
+      Array a(DType::kF32, s);
+      for (float& v : a.mutable_elements<float>()) v = next = 3.7f * next * (1 - next);
+      return a;
+    };
+    run.in["q"] = chaos(shape(4, 150));
+    run.in["ct.o"] = chaos(shape(4, 150));
+    run.in["k"] = chaos(shape(2, 270)), run.in["v"] = chaos(shape(2, 270));
+    run.in["bias"] = chaos({1, 4, 150, 270});
+    const auto step = [&](const char* output, Index element) {
+      run.out = vjp().compute(run);
+      run.out[output].mutable_elements<float>()[static_cast<std::size_t>(element)] += 1;
+      std::string found;
+      for (const Expectation& e : vjp().expect(run)) {
+        const Verdict verdict = judge(e, run.out.at(e.output));
+        CHECK(verdict.wrong == (e.output == output ? 1 : 0));
+        if (e.output == output) found = verdict.worst.step;
+      }
+      return found;
+    };
+    const auto at = [&](Index heads, Index rows, Index b, Index h, Index r) {
+      return 2 * (bthd ? (b * rows + r) * heads + h : (b * heads + h) * rows + r);
+    };
+    CHECK(step("ct.q", at(4, 150, 1, 3, 140)) ==
+          (bthd ? "batch=1, iq=1, head=3, d=0, ik=0..2" : "batch=1, head=3, iq=1, d=0, ik=0..2"));
+    CHECK(step("ct.v", at(2, 270, 1, 0, 269)) == (bthd ? "batch=1, ik=2, kv_head=0, e=0, iq=0..1"
+                                                       : "batch=1, kv_head=0, ik=2, e=0, iq=0..1"));
+    CHECK(step("ct.bias", (2 * 150 + 129) * 270 + 128) == "batch=0, head=2, iq=1, ik=1");
+  }
+}
+
+TEST_CASE("what may leave the range of f32 in a backward pass may be NaN") {
+  Run run;
+  run.origin = "test", run.op = "attention.vjp";
+  run.set["scale"] = 1;
+  run.in["q"] = filled(DType::kF32, {1, 1, 1, 1}, 0);
+  run.in["k"] = filled(DType::kF32, {1, 1, 2, 1}, 0);
+  run.in["v"] = filled(DType::kF32, {1, 1, 2, 1}, 3e25);
+  run.in["ct.o"] = filled(DType::kF32, {1, 1, 1, 1}, 3e25);
+  run.out["ct.q"] = filled(DType::kF32, {1, 1, 1, 1}, std::numeric_limits<double>::quiet_NaN());
+  run.out["ct.k"] = run.out["ct.v"] = filled(DType::kF32, {1, 1, 2, 1}, 0);
+  CHECK(judge(vjp().expect(run)[0], run.out["ct.q"]).ok());
+  run.in["ct.o"] = filled(DType::kF32, {1, 1, 1, 1}, 3);
+  CHECK(!judge(vjp().expect(run)[0], run.out["ct.q"]).ok());
+}
+
+}  // namespace
+}  // namespace kref
