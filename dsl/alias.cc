@@ -16,6 +16,8 @@ class Starts {
   Starts(const Program& program, const Operand& o, std::size_t d)
       : expr_(o.map.exprs[d]),
         block_(o.block[d]),
+        unit_(o.unit[d]),
+        low_(o.low[d]),
         size_(expr_.constant() ? 1 : program.axes[static_cast<std::size_t>(expr_.axis())].size) {}
 
   Index size() const { return size_; }
@@ -23,12 +25,12 @@ class Starts {
   Index at(Index coordinate) const {
     Shape<kMaxAxes> at{};
     if (!expr_.constant()) at[static_cast<std::size_t>(expr_.axis())] = coordinate;
-    return expr_(at.data()) * block_;
+    return expr_(at.data()) * unit_ - low_;
   }
 
  private:
   const AxisExpr& expr_;
-  Index block_, size_;
+  Index block_, unit_, low_, size_;
 };
 
 // True when no block of `reader` meets one of `writer` in that dimension: at all, or, where both

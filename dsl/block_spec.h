@@ -143,30 +143,62 @@ class IndexMap {
 struct Squeezed {};
 inline constexpr Squeezed squeezed{};
 
+// Elements of padding that a dimension is taken to have before and after the array.
+struct Padding {
+  Index low = 0, high = 0;
+};
+
+// A dimension whose windows start at any element, so that they may overlap (pl.Element): the index
+// counts elements, and with padding index 0 is element -low of the array. What a window holds of
+// the padding is poison to read and is dropped when written, as at an edge. A window must lie
+// within the padded array.
+struct Element {
+  constexpr explicit Element(Index extent, Padding around = {}) : size(extent), padding(around) {}
+  Index size;
+  Padding padding;
+};
+
 // Extent of a block in one dimension. No default constructor: a list that is too short must not
-// compile.
+// compile. Blocks of other kinds that Pallas has (BoundedSlice, Indirect) belong to its
+// emit_pipeline and are not offered.
 class BlockDim {
  public:
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr BlockDim(I extent)
       : extent_(static_cast<Index>(extent)) {}
-  constexpr BlockDim(Squeezed) : extent_(1), squeezed_(true) {}
+  constexpr BlockDim(Squeezed) : extent_(1), kind_(Kind::kSqueezed) {}
+  constexpr BlockDim(Element e) : extent_(e.size), padding_(e.padding), kind_(Kind::kElement) {}
   constexpr Index extent() const { return extent_; }
-  constexpr bool is_squeezed() const { return squeezed_; }
+  constexpr Padding padding() const { return padding_; }
+  constexpr bool is_squeezed() const { return kind_ == Kind::kSqueezed; }
+  constexpr bool is_element() const { return kind_ == Kind::kElement; }
 
  private:
+  enum class Kind : std::uint8_t { kBlocked, kSqueezed, kElement };
   Index extent_;
-  bool squeezed_ = false;
+  Padding padding_;
+  Kind kind_ = Kind::kBlocked;
+};
+
+// May an output come back to a block that it left? kAny: yes, as long as the same coordinates of
+// the parallel axes do; the block is then fetched again.
+enum class Revisit : std::uint8_t { kImmediate, kAny };
+
+// How a window is kept in VMEM (pl.Buffered): in `count` buffers, 1 or 2; 0 is what a TPU does by
+// itself, two where the block moves. Results do not depend on it; VMEM budgets do.
+struct Buffered {
+  int count = 0;
+  Revisit revisit = Revisit::kImmediate;
 };
 
 // {.block = {t.m, t.k}, .index = {i, k}}: blocks of that extent, and which of them a step works on;
-// block b of a dimension starts at element b * extent. Blocks need not divide the array. Blocks
-// that start at any element (pl.Element, with or without padding) are not offered: cut a view with
-// Ref::block, or make one with a stride less than its extent for windows that overlap.
+// block b of a dimension starts at element b * extent. Blocks need not divide the array. Kinds of
+// dimensions mix: {squeezed, Element(10, {1, 1}), t.k}.
 template <std::size_t R>
 struct BlockSpec {
   std::array<BlockDim, R> block;
   IndexMap<R> index;
+  Buffered pipeline_mode = {};
 };
 
 }  // namespace kref

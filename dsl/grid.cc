@@ -9,7 +9,6 @@
 
 #include "dsl/full_checks.h"
 #include "dsl/grid_run.h"
-#include "dsl/overlap.h"
 #include "dsl/program.h"
 
 namespace kref {
@@ -52,14 +51,6 @@ void check_operand_name(const Program& p, std::string_view name) {
   }
 }
 
-void set_window(Operand& o, const std::string& who) {
-  const auto element = static_cast<Index>(o.element_bytes);
-  const std::string window = who + ": block";
-  o.window_size =
-      detail::checked_product(window.c_str(), o.block.data(), o.rank(), element) / element;
-  detail::dense_strides(window.c_str(), o.block.data(), o.rank(), o.window.data());
-}
-
 }  // namespace
 
 Grid::Grid(std::string_view name) : id_(next_id()), program_(std::make_unique<Program>()) {
@@ -75,6 +66,17 @@ Axis Grid::parallel(std::string_view name, Index size) { return declare_axis(nam
 
 Axis Grid::sequential(std::string_view name, Index size) { return declare_axis(name, size, false); }
 
+Batch Grid::vmap(std::string_view name, Index size) {
+  Program& p = *program_;
+  for (const auto& a : p.axes) {
+    KREF_CHECK(a.batch, "grid '", p.name, "': vmap '", std::string(name), "' after axis '", a.name,
+               "', expected before all axes");
+  }
+  const Axis axis = declare_axis(name, size, true);
+  p.axes.back().batch = true;
+  return {axis.id, id_, size, axis.name};
+}
+
 Axis Grid::declare_axis(std::string_view name, Index size, bool parallel) {
   Program& p = *program_;
   check_open(p, "axis", name);
@@ -89,43 +91,16 @@ Axis Grid::declare_axis(std::string_view name, Index size, bool parallel) {
                "' after sequential axis '", a.name, "', expected the parallel axes first");
   }
   const char* kept = intern(name);
-  p.axes.push_back({kept, size, parallel});
+  p.axes.push_back({kept, size, parallel, false, 1});
   return {static_cast<int>(p.axes.size()) - 1, size, id_, kept};
 }
 
-void Grid::declare_operand(Kind kind, std::string_view name, const MutableArrayRef& array,
-                           std::span<const BlockDim> block, const detail::IndexMapData& map,
-                           std::uint32_t& id, const char*& kept_name) {
+void Grid::declare_operand(const detail::Declaration& declared, std::uint32_t& id,
+                           const char*& kept_name) {
   Program& p = *program_;
-  check_open(p, "operand", name);
-  check_operand_name(p, name);
-  Operand o;
-  o.name = intern(name);
-  o.kind = kind;
-  o.array = array;
-  o.element_bytes = size_of(array.dtype);
-  o.map = map;
-  const std::string who = subject(p, o);
-  for (std::size_t d = 0; d < array.rank; ++d) {
-    const Index extent = block[d].extent(), size = array.extents[d];
-    KREF_CHECK(size >= 0, who, ": dimension ", d, " of the array has extent ", size,
-               ", expected >= 0");
-    KREF_CHECK(extent > 0 || (extent == 0 && size == 0), who, ": block extent of dimension ", d,
-               " is ", extent, ", expected > 0");
-    o.block[d] = extent;
-    o.blocks[d] = size == 0 ? 0 : cdiv(size, extent);
-    o.squeezed |= static_cast<std::uint32_t>(block[d].is_squeezed()) << d;
-    if (map.callable != nullptr) continue;
-    const AxisExpr& e = map.exprs[d];
-    KREF_CHECK(e.constant() || e.grid() == id_, who, ": axis '", e.name(),
-               "' in the index of dimension ", d, " belongs to another grid");
-    if (!e.constant()) o.axes |= 1u << e.axis();
-  }
-  if (map.callable != nullptr) o.axes = ~0u;
-  detail::checked_product(who.c_str(), array.extents.data(), array.rank,
-                          static_cast<Index>(o.element_bytes));
-  detail::reach_of(who.c_str(), array);
-  set_window(o, who);
+  check_open(p, "operand", declared.name);
+  check_operand_name(p, declared.name);
+  Operand o = detail::operand_of(p, declared, intern(declared.name));
   id = static_cast<std::uint32_t>(p.operands.size());
   kept_name = o.name;
   p.operands.push_back(std::move(o));
@@ -149,7 +124,7 @@ void Grid::declare_scratch(std::string_view name, DType type, std::span<const In
   detail::checked_product(who.c_str(), extents.data(), extents.size(),
                           static_cast<Index>(o.element_bytes));
   o.array = MutableArrayRef(type, extents, nullptr);
-  set_window(o, who);
+  detail::set_window(o, who);
   id = static_cast<std::uint32_t>(p.operands.size());
   kept_name = o.name;
   p.operands.push_back(std::move(o));
@@ -175,7 +150,23 @@ Trace Grid::run_erased(detail::Body body) {
 Trace Grid::check_erased(detail::Body body, const CheckOptions& options) {
   program_->prepare();
   detail::check_tpu(*program_, options);
-  return detail::check(*program_, body, options);
+  KREF_CHECK(options.cores >= 0, "grid '", program_->name, "': check on ", options.cores,
+             " cores, expected >= 0");
+  Trace trace = detail::check(*program_, body, options);
+  trace.warnings = detail::tpu_warnings(*program_, options.chip);
+  return trace;
+}
+
+std::vector<TpuWarning> Grid::tpu_report(const char* chip) {
+  program_->prepare();
+  return detail::tpu_warnings(*program_, chip);
+}
+
+GridCost Grid::cost() { return cost_erased(nullptr); }
+
+GridCost Grid::cost_erased(const detail::Body* body) {
+  program_->prepare();
+  return detail::cost(*program_, body);
 }
 
 const OperandTrace& Trace::operator[](const char* name) const {

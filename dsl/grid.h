@@ -23,6 +23,11 @@
 // that none may read through an alias what another one writes: maps given as data are refused where
 // they would, a grid with a callable in such a pair runs on one thread.
 //
+// Tables. prefetch declares an array that is there before the first step, for index maps (callables
+// of the step) and bodies: {.index = [=](const Step& s) { return Shape<2>{s[pages](s.index(i)), 0};
+// }}. Blocks that start at any element, padding, buffer counts: dsl/block_spec.h; vmap:
+// dsl/batch.h.
+//
 // Rules, each an Error that names grid, operand, axis, block and step: see the declarations below.
 // What data says about index maps is checked before the first step. A callable of an output is
 // asked for all steps before the first body runs; a fault of it counts at its step, as do those of
@@ -33,36 +38,15 @@
 #include <memory>
 #include <string_view>
 
-#include "dsl/array.h"
+#include "dsl/batch.h"
+#include "dsl/check_options.h"
+#include "dsl/declaration.h"
+#include "dsl/grid_cost.h"
 #include "dsl/step.h"
 #include "dsl/tensor.h"
 #include "dsl/trace.h"
 
 namespace kref {
-
-// What Grid::check does beyond its rules.
-struct CheckOptions {
-  std::uint64_t seed = 1;       // of the order of the parallel axes' coordinates
-  bool tpu_shapes = false;      // refuse block shapes that no TPU accepts (pallas_semantics 4.6)
-  std::int64_t vmem_bytes = 0;  // refuse windows (two each where the block moves) and scratch that
-                                // together need more; 0: no limit
-  const char* chip = nullptr;   // the same with the VMEM of a chip: v2, v3, v4i, v4, v5e, v5p, v6e,
-                                // 7, 7x, 8i, 8t; null: none
-};
-
-// The seed of the checks that KREF_CHECKS=full makes of every later Grid::run; 1 unless set.
-void set_check_seed(std::uint64_t seed);
-
-namespace detail {
-
-enum class Kind : std::uint8_t { kIn, kOut, kInOut, kScratch };
-struct Program;
-struct Body {
-  const void* object;
-  void (*call)(const void* object, const Step& step);
-};
-
-}  // namespace detail
 
 class Grid {
  public:
@@ -76,25 +60,58 @@ class Grid {
   Axis parallel(std::string_view name, Index size);
   Axis sequential(std::string_view name, Index size);
 
+  // A batch of that many: an axis in front of all others that no index map or body sees. Error as
+  // for axes, and after one. Dimensions of a batch count towards the rank 6 of an array.
+  Batch vmap(std::string_view name, Index size);
+
   // Operands: arrays of rank 0 to 6 with any element type and outer strides. Error on a block
-  // extent below 1 (0 is fine where the array has extent 0), an axis of another grid, a name that
-  // occurs twice, sizes that 64 bits do not count, after run; for out and in_out also on an array
+  // extent below 1 (0 is fine where the array has extent 0), an Element window larger than the
+  // padded array, negative padding, an axis of another grid, a number of buffers other than 1 and
+  // 2, Revisit::kAny with 2 of them, on an input or with Element dimensions, a name that occurs
+  // twice, sizes that 64 bits do not count, after run; for out and in_out also on an array
   // whose elements share memory, and on memory shared with another operand unless both are the same
   // view: an alias, whose element types and shapes must agree.
   template <class T, std::size_t R>
   In<std::remove_const_t<T>, R> in(std::string_view name, Ref<T, R> x, const BlockSpec<R>& spec) {
-    using U = std::remove_const_t<T>;
-    return declare<In<U, R>, R>(detail::Kind::kIn, name, mutable_ref(x), spec);
+    return in(name, unbatched(x), spec);
   }
   template <class T, std::size_t R>
   Out<T, R> out(std::string_view name, Ref<T, R> x,
                 const BlockSpec<R>& spec) requires(!std::is_const_v<T>) {
-    return declare<Out<T, R>, R>(detail::Kind::kOut, name, mutable_ref(x), spec);
+    return out(name, unbatched(x), spec);
   }
   template <class T, std::size_t R>
   InOut<T, R> in_out(std::string_view name, Ref<T, R> x,
                      const BlockSpec<R>& spec) requires(!std::is_const_v<T>) {
-    return declare<InOut<T, R>, R>(detail::Kind::kInOut, name, mutable_ref(x), spec);
+    return in_out(name, unbatched(x), spec);
+  }
+  // Of a batch: what is written must be of every one.
+  template <class T, std::size_t R, std::size_t N>
+  In<std::remove_const_t<T>, R> in(std::string_view name, const Batched<T, R, N>& x,
+                                   const BlockSpec<R>& spec) {
+    return declare<In<std::remove_const_t<T>, R>>(detail::Kind::kIn, name, x, spec);
+  }
+  template <class T, std::size_t R, std::size_t N>
+  Out<T, R> out(std::string_view name, const Batched<T, R, N>& x,
+                const BlockSpec<R>& spec) requires(!std::is_const_v<T>) {
+    return declare<Out<T, R>>(detail::Kind::kOut, name, x, spec);
+  }
+  template <class T, std::size_t R, std::size_t N>
+  InOut<T, R> in_out(std::string_view name, const Batched<T, R, N>& x,
+                     const BlockSpec<R>& spec) requires(!std::is_const_v<T>) {
+    return declare<InOut<T, R>>(detail::Kind::kInOut, name, x, spec);
+  }
+  // An input whose window a body may write, as Pallas lets it: the array keeps its contents, and
+  // what was written is there until the block is fetched again. Along parallel axes it always is.
+  template <class T, std::size_t R>
+  InOut<std::remove_const_t<T>, R> in_window(std::string_view name, Ref<T, R> x,
+                                             const BlockSpec<R>& spec) {
+    return declare<InOut<std::remove_const_t<T>, R>>(detail::Kind::kIn, name, unbatched(x), spec,
+                                                     true);
+  }
+  template <class T, std::size_t R>
+  InOut<T, R> in_window(std::string_view name, const Tensor<T, R>& x, const BlockSpec<R>& spec) {
+    return in_window(name, x.ref(), spec);
   }
   // The whole array as one block.
   template <class T, std::size_t R>
@@ -139,6 +156,24 @@ class Grid {
     return in_out(name, x.ref());
   }
 
+  // A table that index maps and bodies read (scalar prefetch): any element type and rank. Error as
+  // for operands, and on memory that an output shares.
+  template <class T, std::size_t R, std::size_t N>
+  Prefetch<std::remove_const_t<T>, R> prefetch(std::string_view name, const Batched<T, R, N>& x) {
+    return declare<Prefetch<std::remove_const_t<T>, R>>(
+        detail::Kind::kPrefetch, name, x, whole_of(x.extents, std::make_index_sequence<R>()));
+  }
+  template <class T, std::size_t R>
+  Prefetch<std::remove_const_t<T>, R> prefetch(std::string_view name, Ref<T, R> x) {
+    return prefetch(name, unbatched(x));
+  }
+  template <class T, std::size_t R>
+  Prefetch<T, R> prefetch(std::string_view name, const Tensor<T, R>& x) {
+    return prefetch(name, x.ref());
+  }
+  template <class T, std::size_t R>
+  void prefetch(std::string_view name, const Tensor<T, R>&& x) = delete;
+
   // Memory of each thread's own: scratch<float>("acc", {t.m, t.n}). Error on a negative extent, a
   // name that occurs twice, after run.
   template <ElementType T, std::size_t R>
@@ -182,6 +217,19 @@ class Grid {
     return check_erased(erase(body), options);
   }
 
+  // What the grid takes; with a body also what its verbs compute. The body runs once, on one
+  // thread, over arrays that are then as they were. Errors as of run.
+  GridCost cost();
+  template <class F>
+  requires std::is_invocable_v<const F&, const Step&> GridCost cost(const F& body) {
+    const detail::Body erased = erase(body);
+    return cost_erased(&erased);
+  }
+
+  // What the TPU compiler has against it, for a chip of CheckOptions; an interpreter, and this
+  // library, run it all the same. Error on a chip that is not known, and as of run on its rules.
+  std::vector<TpuWarning> tpu_report(const char* chip = "v5e");
+
   // The table of operands as text: name, kind, element type, array shape, block, index map, number
   // of blocks, bytes a block.
   std::string describe() const;
@@ -192,10 +240,8 @@ class Grid {
 
  private:
   template <class T, std::size_t R>
-  static MutableArrayRef mutable_ref(Ref<T, R> x) {
-    using U = std::remove_const_t<T>;
-    // An input is never written: its windows are handed out as const.
-    return Ref<U, R>(const_cast<U*>(x.data()), x.extents(), x.strides());
+  static Batched<T, R, 0> unbatched(Ref<T, R> x) {
+    return {x.data(), x.extents(), x.strides(), {}};
   }
   template <class T, std::size_t R>
   static BlockSpec<R> whole(Ref<T, R> x) {
@@ -205,12 +251,22 @@ class Grid {
   static BlockSpec<R> whole_of(const Shape<R>& extents, std::index_sequence<D...>) {
     return {.block = {BlockDim(extents[D])...}, .index = IndexMap<R>::zero()};
   }
-  template <class H, std::size_t R>
-  H declare(detail::Kind kind, std::string_view name, const MutableArrayRef& array,
-            const BlockSpec<R>& spec) {
+  template <class H, class T, std::size_t R, std::size_t N>
+  H declare(detail::Kind kind, std::string_view name, const Batched<T, R, N>& x,
+            const BlockSpec<R>& spec, bool own_window = false) {
+    static_assert(R + N <= kMaxRank, "Grid: rank above 6, the dimensions of batches included");
+    MutableArrayRef array;
+    array.dtype = dtype_of<std::remove_const_t<T>>;
+    array.rank = R;
+    for (std::size_t d = 0; d < R; ++d) {
+      array.extents[d] = x.extents[d], array.strides[d] = x.strides[d];
+    }
+    // An input is never written: its windows are handed out as const, or are copies.
+    array.data = const_cast<std::remove_const_t<T>*>(x.data);
     H h;
-    declare_operand(kind, name, array, std::span<const BlockDim>(spec.block), spec.index.data(),
-                    h.id, h.name);
+    declare_operand(
+        {kind, name, array, spec.block, spec.index.data(), spec.pipeline_mode, x.axes, own_window},
+        h.id, h.name);
     h.grid = id_;
     return h;
   }
@@ -219,13 +275,13 @@ class Grid {
     return {&body, [](const void* f, const Step& step) { (*static_cast<const F*>(f))(step); }};
   }
   Axis declare_axis(std::string_view name, Index size, bool parallel);
-  void declare_operand(detail::Kind kind, std::string_view name, const MutableArrayRef& array,
-                       std::span<const BlockDim> block, const detail::IndexMapData& map,
-                       std::uint32_t& id, const char*& kept_name);
+  void declare_operand(const detail::Declaration& operand, std::uint32_t& id,
+                       const char*& kept_name);
   void declare_scratch(std::string_view name, DType type, std::span<const Index> extents,
                        std::uint32_t& id, const char*& kept_name);
   Trace run_erased(detail::Body body);
   Trace check_erased(detail::Body body, const CheckOptions& options);
+  GridCost cost_erased(const detail::Body* body);
 
   std::uint32_t id_;
   std::unique_ptr<detail::Program> program_;

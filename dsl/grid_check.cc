@@ -6,41 +6,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dsl/contents.h"
 #include "dsl/grid_run.h"
 #include "dsl/worker.h"
 
 namespace kref::detail {
 namespace {
-
-// The contents of the written arrays, dense, one entry an operand.
-using Contents = std::vector<std::vector<std::byte>>;
-
-Shape<kMaxRank> strides_of_contents(const Operand& o) {
-  Shape<kMaxRank> strides{};
-  dense_strides(o.name, o.array.extents.data(), o.rank(), strides.data());
-  return strides;
-}
-
-Contents save(const Program& program) {
-  Contents out(program.operands.size());
-  for (std::size_t id = 0; id < out.size(); ++id) {
-    const Operand& o = program.operands[id];
-    if (!o.writes() || o.array.size() == 0) continue;
-    out[id].resize(static_cast<std::size_t>(o.array.size()) * o.element_bytes);
-    copy_block(out[id].data(), strides_of_contents(o).data(), o.array.data, o.array.strides.data(),
-               o.array.shape(), o.element_bytes);
-  }
-  return out;
-}
-
-void restore(const Program& program, const Contents& contents) {
-  for (std::size_t id = 0; id < contents.size(); ++id) {
-    const Operand& o = program.operands[id];
-    if (contents[id].empty()) continue;
-    copy_block(o.array.data, o.array.strides.data(), contents[id].data(),
-               strides_of_contents(o).data(), o.array.shape(), o.element_bytes);
-  }
-}
 
 using Order = std::vector<std::vector<Index>>;
 
@@ -69,6 +40,7 @@ class Checker {
   Checker(const Program& program, Body body, const CheckOptions& options)
       : program_(program),
         body_(body),
+        cores_(options.cores),
         order_(permuted(program, options.seed)),
         original_(save(program)) {}
 
@@ -76,7 +48,7 @@ class Checker {
     Trace trace = pass(0, nullptr, &first_visits_);
     if (program_.steps == 0) return trace;  // the outputs stay as they are, whatever they held
     expected_ = save(program_);
-    const Contents second = again(~std::uint64_t{0}, &order_);
+    const Contents second = again(~std::uint64_t{0}, &order_, &trace.order);
     for (std::size_t id = 0; id < second.size(); ++id) {
       check_visited(id);
       if (second[id] != expected_[id]) report(id, second[id]);
@@ -88,25 +60,35 @@ class Checker {
   Trace pass(std::uint64_t other, const Order* order, Order* visited) {
     if (visited != nullptr) {
       for (const Operand& o : program_.operands) {
-        visited->emplace_back(o.writes() ? static_cast<std::size_t>(o.block_count()) : 0, -1);
+        visited->emplace_back(o.writes() ? static_cast<std::size_t>(o.cell_count()) : 0, -1);
       }
     }
     Failure failure;
     const VisitTable visits(program_, failure);
-    Worker worker(program_, {true, other, order, visited}, body_, failure, visits);
-    worker.run_points(0, program_.points);
-    failure.rethrow();
     Trace trace;
-    trace.steps = worker.steps_done();
-    trace.operands = worker.counts();
+    trace.operands.resize(program_.operands.size());
+    const bool shared = order != nullptr && cores_ > 0;
+    const Index share = shared ? cdiv(program_.points, cores_) : program_.points;
+    for (Index core = 0; core * share < program_.points; ++core) {
+      Worker worker(program_, {true, false, other, order, visited}, body_, failure, visits);
+      std::vector<Index> steps;
+      if (shared) worker.record = &steps;
+      worker.run_points(core * share, std::min((core + 1) * share, program_.points));
+      failure.rethrow();
+      for (const Index step : steps) trace.order.push_back({core, step});
+      trace.steps += worker.steps_done();
+      trace.operands = worker.counts();
+    }
     return trace;
   }
 
   // What another pass over the same arrays gives; they keep what the first pass gave.
-  Contents again(std::uint64_t other, const Order* order) {
+  Contents again(std::uint64_t other, const Order* order,
+                 std::vector<GridPoint>* points = nullptr) {
     restore(program_, original_);
     try {
-      pass(other, order, nullptr);
+      Trace trace = pass(other, order, nullptr);
+      if (points != nullptr) *points = std::move(trace.order);
     } catch (...) {
       restore(program_, expected_);
       throw;
@@ -126,11 +108,12 @@ class Checker {
     Shape<kMaxRank> block{};
     Index rest = missing - visited.begin();
     for (std::size_t d = o.rank(); d-- > 0;) {
-      block[d] = rest % o.blocks[d];
-      rest /= o.blocks[d];
+      block[d] = rest % o.cells[d];
+      rest /= o.cells[d];
     }
-    throw Error(cat(subject(program_, o), ": block ", block_text(o, block.data()),
-                    " is visited by no step, its elements are undefined"));
+    throw Error(cat(subject(program_, o), o.elements == 0 ? ": block " : ": cell ",
+                    block_text(o, block.data()), " is visited by no step, ",
+                    o.elements == 0 ? "its elements are" : "it is", " undefined"));
   }
 
   // Names the lowest element that differs, and whose poison it depends on: one operand after the
@@ -186,19 +169,22 @@ class Checker {
     const Operand& o = program_.operands[id];
     Shape<kMaxRank> at{}, block{};
     auto rest = static_cast<Index>(element);
+    Index cell = 0;
     for (std::size_t d = o.rank(); d-- > 0;) {
       at[d] = rest % o.array.extents[d];
       rest /= o.array.extents[d];
-      block[d] = at[d] / o.block[d];
+      block[d] = (o.elements >> d & 1) != 0 ? at[d] : at[d] / o.block[d];
     }
-    const Index step = first_visits_[id][static_cast<std::size_t>(o.block_number(block.data()))];
-    return cat(subject(program_, o), ": element ", block_text(o, at.data()), " of block ",
-               block_text(o, block.data()), ", ",
+    for (std::size_t d = 0; d < o.rank(); ++d) cell = cell * o.cells[d] + block[d];
+    const Index step = first_visits_[id][static_cast<std::size_t>(cell)];
+    return cat(subject(program_, o), ": element ", block_text(o, at.data()),
+               o.elements == 0 ? cat(" of block ", block_text(o, block.data())) : "", ", ",
                step < 0 ? std::string() : cat("visited from ", step_text(program_, step), ", "));
   }
 
   const Program& program_;
   const Body body_;
+  const Index cores_;
   const Order order_;
   const Contents original_;
   Contents expected_;

@@ -21,8 +21,8 @@ std::string list_text(const Operand& o, auto item) {
 }
 
 Row row_of(const Operand& o) {
-  constexpr const char* kKinds[] = {"in", "out", "in_out", "scratch"};
-  const bool scratch = o.kind == Kind::kScratch;
+  constexpr const char* kKinds[] = {"in", "out", "in_out", "scratch", "table"};
+  const bool scratch = !o.moves();
   return {o.name,
           kKinds[static_cast<std::size_t>(o.kind)],
           name_of(o.array.dtype),
@@ -30,8 +30,10 @@ Row row_of(const Operand& o) {
           scratch ? "-"
                   : list_text(o,
                               [&](std::size_t d) {
-                                return (o.squeezed >> d & 1) != 0 ? std::string("squeezed")
-                                                                  : std::to_string(o.block[d]);
+                                if ((o.squeezed >> d & 1) != 0) return std::string("squeezed");
+                                return (o.elements >> d & 1) == 0
+                                           ? std::to_string(o.block[d])
+                                           : cat("Element(", o.block[d], ')');
                               }),
           scratch                     ? "-"
           : o.map.callable != nullptr ? "callable"

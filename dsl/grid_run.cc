@@ -58,8 +58,13 @@ struct Team {
 Trace named(const Program& program, Trace trace) {
   std::vector<OperandTrace> out;
   for (std::size_t id = 0; id < program.operands.size(); ++id) {
-    if (program.operands[id].kind == Kind::kScratch) continue;
-    trace.operands[id].name = program.operands[id].name;
+    const Operand& o = program.operands[id];
+    if (o.kind == Kind::kScratch) continue;
+    if (o.kind == Kind::kPrefetch && trace.steps > 0) {
+      trace.operands[id].fetches = 1;
+      trace.operands[id].bytes = o.array.size() * static_cast<Index>(o.element_bytes);
+    }
+    trace.operands[id].name = o.name;
     out.push_back(std::move(trace.operands[id]));
   }
   trace.operands = std::move(out);

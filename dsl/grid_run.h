@@ -10,6 +10,8 @@ namespace kref::detail {
 Trace run(const Program& program, Body body);
 // Under strict rules; see Grid::check.
 Trace check(const Program& program, Body body, const CheckOptions& options);
+// What it takes; without a body only what the declarations say. See Grid::cost.
+GridCost cost(const Program& program, const Body* body);
 // The number of threads with which this thread can open a parallel region now: `wanted` or more, of
 // which the rest stays idle; fewer where nobody asked for a number. Error when that is less than
 // set_threads asked for.

@@ -42,6 +42,8 @@ void check_pair(Program& program, std::size_t first, std::size_t second) {
   const auto pair = [&] {
     return cat(subject(program, writer), " is aliased to '", other.name, "': ");
   };
+  KREF_CHECK(other.kind != Kind::kPrefetch, subject(program, writer), " has the memory of table '",
+             other.name, "': a table stays as it is, expected another array");
   KREF_CHECK(a.array.data == b.array.data, subject(program, writer), " overlaps a part of '",
              other.name, "', expected the same array or another one");
   KREF_CHECK(!(a.writes() && b.writes()), subject(program, writer), " has the memory of '",

@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsl/program.h"
 
+#include <algorithm>
+
 namespace kref::detail {
 
 Index Operand::block_count() const { return checked_product(name, blocks.data(), rank()); }
+Index Operand::cell_count() const { return checked_product(name, cells.data(), rank()); }
+
+void Operand::index_of(const Step& step, const Index* coordinates, Index* index) const {
+  const std::size_t written = map.callable == nullptr ? rank() : batches;
+  for (std::size_t d = 0; d < written; ++d) index[d] = map.exprs[d](coordinates);
+  if (map.callable != nullptr) map.call(map.callable.get(), step, index + batches);
+}
+
+CellBox::CellBox(const Operand& operand, const Index* block) {
+  for (std::size_t d = 0; d < operand.rank(); ++d) {
+    const bool element = (operand.elements >> d & 1) != 0;
+    const Index start = element ? block[d] - operand.low[d] : block[d];
+    begin[d] = std::max<Index>(start, 0);
+    end[d] = element ? std::min(start + operand.block[d], operand.cells[d]) : start + 1;
+  }
+}
 
 std::string subject(const Program& program, const Operand& operand) {
-  constexpr const char* kKinds[] = {"input", "output", "in_out", "scratch"};
+  constexpr const char* kKinds[] = {"input", "output", "in_out", "scratch", "table"};
   return cat("grid '", program.name, "': ", kKinds[static_cast<std::size_t>(operand.kind)], " '",
              operand.name, "'");
 }
@@ -75,7 +93,7 @@ void Program::prepare() {
     const Operand* empty = nullptr;
     bool output = false;
     for (const Operand& o : operands) {
-      if (o.kind == Kind::kScratch) continue;
+      if (!o.moves()) continue;
       if (o.array.size() == 0) empty = &o;
       output = output || (o.writes() && o.array.size() != 0);
     }
@@ -90,7 +108,7 @@ void Program::prepare() {
     Index first_bad = steps;
     const Operand* bad = nullptr;
     for (const Operand& o : operands) {
-      if (o.kind == Kind::kScratch || o.map.callable != nullptr) continue;
+      if (!o.moves() || o.map.callable != nullptr) continue;
       for (std::size_t d = 0; d < o.rank(); ++d) {
         const AxisExpr& e = o.map.exprs[d];
         const Index size = e.constant() ? 1 : axes[static_cast<std::size_t>(e.axis())].size;

@@ -17,32 +17,68 @@ struct ProgramAxis {
   const char* name;
   Index size;
   bool parallel;
-  Index stride = 1;  // steps between neighbouring coordinates
+  bool batch = false;  // of Grid::vmap
+  Index stride = 1;    // steps between neighbouring coordinates
 };
 
 struct Operand {
   const char* name = "";
   Kind kind = Kind::kIn;
-  MutableArrayRef array;       // scratch: element type, rank and extents
-  Shape<kMaxRank> block{};     // extents of a whole block
-  Shape<kMaxRank> blocks{};    // how many blocks cover each dimension
+  MutableArrayRef array;     // scratch: element type, rank and extents
+  std::size_t batches = 0;   // leading dimensions that belong to batches: no Ref has them
+  Shape<kMaxRank> block{};   // extents of a whole block
+  Shape<kMaxRank> unit{};    // elements between block indices: the extent, or 1 (Element)
+  Shape<kMaxRank> low{};     // elements of padding before the array
+  Shape<kMaxRank> blocks{};  // how many block indices there are in each dimension
+  // What visits are counted in: blocks, and elements of the array in Element dimensions.
+  Shape<kMaxRank> cells{};
   Shape<kMaxRank> window{};    // strides of a copied block: dense
   Index window_size = 1;       // its elements
   std::uint32_t squeezed = 0;  // bit d: dimension d
+  std::uint32_t elements = 0;  // the same: an Element dimension
+  Buffered mode;
   IndexMapData map;
   std::uint32_t axes = 0;         // bit a: the block may move when axis a moves
   std::size_t element_bytes = 0;  // set with the array: the loop over steps wants no switch
   bool copies = false;            // shares memory with another operand: never viewed in place
+  bool strided = false;           // elements of the last dimension lie apart: never viewed in place
+  bool own_window = false;        // an input whose window a body may write
 
   std::size_t rank() const { return array.rank; }
+  bool moves() const { return kind != Kind::kScratch && kind != Kind::kPrefetch; }
+  bool any_revisit() const { return mode.revisit == Revisit::kAny; }
   bool writes() const { return kind == Kind::kOut || kind == Kind::kInOut; }
   bool reads() const { return kind == Kind::kIn || kind == Kind::kInOut; }
   Index block_count() const;
-  // Place of a block in row-major order.
-  Index block_number(const Index* at) const {
-    Index n = 0;
-    for (std::size_t d = 0; d < rank(); ++d) n = n * blocks[d] + at[d];
-    return n;
+  Index cell_count() const;
+  // The block index of the step whose coordinates `step` has, one number a dimension, those of
+  // batches included. A callable may throw.
+  void index_of(const Step& step, const Index* coordinates, Index* block) const;
+};
+
+// The cells that a block covers, from the first to before the last of each dimension.
+struct CellBox {
+  CellBox(const Operand& operand, const Index* block);
+  Shape<kMaxRank> begin{}, end{};
+  // Calls f(number) for each of them, in row-major order.
+  template <class F>
+  void for_each(const Operand& operand, F f) const {
+    const std::size_t r = operand.rank();
+    Shape<kMaxRank> at = begin;
+    for (std::size_t d = 0; d < r; ++d) {
+      if (begin[d] >= end[d]) return;
+    }
+    while (true) {
+      Index n = 0;
+      for (std::size_t d = 0; d < r; ++d) n = n * operand.cells[d] + at[d];
+      f(n);
+      std::size_t d = r;
+      while (d-- > 0) {
+        if (++at[d] < end[d]) break;
+        at[d] = begin[d];
+      }
+      if (d >= r) return;
+    }
   }
 };
 
@@ -73,6 +109,11 @@ struct Program {
   void coordinates_of(Index step, Index* at) const;
 };
 
+// The operand that was declared; Errors of Grid::in and its like. `name` is kept.
+Operand operand_of(const Program& program, const Declaration& declared, const char* name);
+// Strides and number of elements of a copied block; Error where 64 bits do not count its bytes.
+void set_window(Operand& operand, const std::string& who);
+
 // "grid 'matmul': output 'z'", the start of every message about an operand.
 std::string subject(const Program& program, const Operand& operand);
 // "step 7 (i=1, j=3)".
@@ -96,5 +137,9 @@ void check_memory(Program& program);
 void check_aliases(Program& program);
 // Error on block shapes no TPU accepts, and on a total above options.vmem_bytes.
 void check_tpu(const Program& program, const CheckOptions& options);
+// What a TPU has against the program; Error on a chip that is not known.
+std::vector<TpuWarning> tpu_warnings(const Program& program, const char* chip);
+// Bytes of windows in all their buffers and of scratch, padded to tiles, and of tables.
+void tpu_bytes(const Program& program, Index& vmem, Index& smem);
 
 }  // namespace kref::detail

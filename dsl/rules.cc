@@ -11,11 +11,14 @@ void check_block(const Program& program, const Operand& operand, const Index* bl
     if (block[d] >= 0 && block[d] < operand.blocks[d]) [[likely]]
       continue;
     Index start = 0, end = 0;
-    const bool fits = !__builtin_mul_overflow(block[d], operand.block[d], &start) &&
+    const bool element = (operand.elements >> d & 1) != 0;
+    const bool fits = !__builtin_mul_overflow(block[d], operand.unit[d], &start) &&
+                      !__builtin_sub_overflow(start, operand.low[d], &start) &&
                       !__builtin_add_overflow(start, operand.block[d], &end);
     throw Error(cat(subject(program, operand), ": block ", block_text(operand, block), " of ",
-                    step_text(program, step), " is out of range: dimension ", d, " has blocks 0:",
-                    operand.blocks[d], fits ? cat(", elements ", start, ':', end) : "", ", extent ",
+                    step_text(program, step), " is out of range: dimension ", d,
+                    element ? " has windows that start at 0:" : " has blocks 0:", operand.blocks[d],
+                    fits ? cat(", elements ", start, ':', end) : "", ", extent ",
                     operand.array.extents[d]));
   }
 }
@@ -116,6 +119,7 @@ void check_visits(const Program& program, const Operand& operand) {
                     " and ", again, " of parallel axis '", axis.name, "': ", where));
   }
 
+  if (operand.any_revisit()) return;
   std::size_t last = n;
   for (std::size_t a = n; a-- > 0 && last == n;) {
     if (!visits.constant(a)) last = a;

@@ -2,6 +2,8 @@
 // Step: what the body of a grid sees of one step: where it is, and the blocks of the operands.
 #pragma once
 
+#include <span>
+
 #include "dsl/block_spec.h"
 
 namespace kref {
@@ -27,6 +29,7 @@ struct View {
 // What a step can ask of one operand. Views are made on first use where that saves a copy.
 struct OperandView {
   View whole, inside;
+  const Index* margins = nullptr;  // elements of the block before the array, a dimension
   bool whole_ready = false;
   bool inside_ready = false;
   // out, in_out: the steps in which the views were last taken, inside without whole before it.
@@ -50,10 +53,42 @@ void make_inside(StepData& data, std::uint32_t id);
 [[noreturn]] void foreign_handle(const StepData& data, const char* operand);
 [[noreturn]] void no_blocks(const StepData& data, const char* operand);
 [[noreturn]] void inside_before_whole(const StepData& data, const char* operand);
+// A scalar-prefetch table, at the step's place in a batch. Also while an index map is evaluated.
+View table_of(const StepData& data, std::uint32_t id);
+[[noreturn]] void outside_table(const StepData& data, const char* table, const View& view,
+                                std::span<const Index> at);
 
 }  // namespace detail
 
-// Operands of a grid, as Grid::in, out, in_out and scratch return them. T without const.
+// A scalar-prefetch table in a body or an index map: t(i, j) is an element. Error on an index
+// outside it, which no build skips: tables come from users' data.
+template <class T, std::size_t R>
+class Table {
+ public:
+  template <class... I>
+  requires(sizeof...(I) == R && (std::is_convertible_v<I, Index> && ...)) T operator()(
+      I... index) const {
+    const std::array<Index, R> at{static_cast<Index>(index)...};
+    Index offset = 0;
+    for (std::size_t d = 0; d < R; ++d) {
+      if (at[d] < 0 || at[d] >= view_.extents[d]) [[unlikely]]
+        detail::outside_table(data_, name_, view_, at);
+      offset += at[d] * view_.strides[d];
+    }
+    return static_cast<const T*>(view_.data)[offset];
+  }
+  Index extent(std::size_t d) const { return view_.extents[d]; }
+
+ private:
+  friend class Step;
+  Table(const detail::StepData& data, const detail::View& view, const char* name)
+      : data_(data), view_(view), name_(name) {}
+  const detail::StepData& data_;
+  detail::View view_;
+  const char* name_;
+};
+
+// Operands of a grid, as Grid::in, out, in_out, scratch and prefetch return them. T without const.
 template <class T, std::size_t R>
 using In = detail::Handle<T, R, 0>;
 template <class T, std::size_t R>
@@ -62,6 +97,8 @@ template <class T, std::size_t R>
 using InOut = detail::Handle<T, R, 2>;
 template <class T, std::size_t R>
 using Scratch = detail::Handle<T, R, 3>;
+template <class T, std::size_t R>
+using Prefetch = detail::Handle<T, R, 4>;
 
 // One step. Handed to the body by reference; it and every Ref taken from it end with the step.
 //
@@ -75,7 +112,8 @@ using Scratch = detail::Handle<T, R, 3>;
 // has been handed out in place cannot gain a margin any more. The other order is fine, and
 // s.extents(h) tells the size of the valid part without handing it out.
 //
-// Errors: an axis or a handle of another grid; in an index map, asking for a block.
+// Errors: an axis or a handle of another grid; in an index map, asking for a block. A table of
+// Grid::prefetch is there for both.
 class Step {
  public:
   explicit Step(detail::StepData& data) : data_(data) {}
@@ -112,15 +150,21 @@ class Step {
     return ref<T, R>(whole(h.grid, h.id, h.name));
   }
 
+  template <class T, std::size_t R>
+  Table<T, R> operator[](const Prefetch<T, R>& h) const {
+    if (h.grid != data_.grid) [[unlikely]]
+      detail::foreign_handle(data_, h.name);
+    return Table<T, R>(data_, detail::table_of(data_, h.id), h.name);
+  }
+
   // Extents of the part of the block that lies inside the array, of an in, out or in_out.
   template <class T, std::size_t R, int kKind>
-  requires(kKind != 3) Shape<R> extents(const detail::Handle<T, R, kKind>& h)
-  const {
-    const Index* inside = view(h.grid, h.id, h.name).inside.extents;
-    Shape<R> out;
-    for (std::size_t d = 0; d < R; ++d) out[d] = inside[d];
-    return out;
-  }
+  requires(kKind < 3) Shape<R> extents(const detail::Handle<T, R, kKind>& h)
+  const { return shape<R>(view(h.grid, h.id, h.name).inside.extents); }
+  // Where that part begins in the block: 0 but for the low padding of Element dimensions.
+  template <class T, std::size_t R, int kKind>
+  requires(kKind < 3) Shape<R> margins(const detail::Handle<T, R, kKind>& h)
+  const { return shape<R>(view(h.grid, h.id, h.name).margins); }
 
   template <class T, std::size_t R>
   Ref<const T, R> valid(const In<T, R>& h) const {
@@ -158,11 +202,15 @@ class Step {
     if (!v.inside_ready) detail::make_inside(data_, id);
     return v.inside;
   }
+  template <std::size_t R>
+  static Shape<R> shape(const Index* values) {
+    Shape<R> out;
+    for (std::size_t d = 0; d < R; ++d) out[d] = values[d];
+    return out;
+  }
   template <class T, std::size_t R>
   static Ref<T, R> ref(const detail::View& v) {
-    Shape<R> extents, strides;
-    for (std::size_t d = 0; d < R; ++d) extents[d] = v.extents[d], strides[d] = v.strides[d];
-    return Ref<T, R>(static_cast<T*>(v.data), extents, strides);
+    return Ref<T, R>(static_cast<T*>(v.data), shape<R>(v.extents), shape<R>(v.strides));
   }
 
   detail::StepData& data_;

@@ -54,35 +54,41 @@ void Worker::enter(std::size_t id) {
   const Operand& o = program_.operands[id];
   Window& w = windows_[id];
   OperandView& v = view_store_[id];
-  Index elements = 1, offset = 0;
+  Index elements = 1, offset = 0, margin = 0;
   bool edge = false;
   for (std::size_t d = 0; d < o.rank(); ++d) {
-    const Index start = w.next[d] * o.block[d];
-    const Index extent = std::min(o.block[d], o.array.extents[d] - start);
+    const Index start = w.next[d] * o.unit[d] - o.low[d];
+    const Index begin = std::max<Index>(start, 0);
+    const Index extent =
+        std::max<Index>(0, std::min(start + o.block[d], o.array.extents[d]) - begin);
     edge = edge || extent != o.block[d];
     elements *= extent;
-    offset += start * o.array.strides[d];
+    offset += begin * o.array.strides[d];
+    margin += (begin - start) * o.window[d];
     w.block[d] = w.next[d];
     w.extents[d] = extent;
+    w.margins[d] = begin - start;
   }
   const auto element = static_cast<Index>(o.element_bytes);
   w.edge = edge;
+  w.margin = margin * element;
   w.bytes = elements * element;
   w.origin = static_cast<std::byte*>(o.array.data) + offset * element;
   w.visiting = true;
   w.copied = false;
-  w.touched = o.kind != Kind::kOut;
-  if (o.reads() && !(chunk_start_ && fetched_by_previous_step(id))) {
+  w.touched = o.kind != Kind::kOut || (o.any_revisit() && come_back(id));
+  if ((o.reads() || w.touched) && !(chunk_start_ && fetched_by_previous_step(id))) {
     counts_[id].fetches += 1;
     counts_[id].bytes += w.bytes;
   }
   if (o.writes()) visit(id);
-  if (o.copies || strictness_.strict) {
+  if (strictness_.dry) return;
+  if (o.copies || o.strided || o.own_window || strictness_.strict) {
     copy_in(id);
     return;
   }
   v.whole.data = v.inside.data = w.origin;
-  v.whole.strides = v.inside.strides = o.array.strides.data();
+  v.whole.strides = v.inside.strides = o.array.strides.data() + o.batches;
   v.inside_ready = w.touched;
   v.whole_ready = w.touched && !edge;
 }
@@ -96,8 +102,9 @@ void Worker::leave(std::size_t id) {
   if (!o.writes()) return;
   counts_[id].write_backs += 1;
   counts_[id].bytes += w.bytes;
+  if (strictness_.dry || w.bytes == 0) return;
   if (w.copied) {
-    copy_block(w.origin, o.array.strides.data(), w.buffer, o.window.data(),
+    copy_block(w.origin, o.array.strides.data(), w.buffer + w.margin, o.window.data(),
                {w.extents.data(), o.rank()}, o.element_bytes);
   } else {
     touch(id);
@@ -109,6 +116,7 @@ void Worker::touch(std::size_t id) {
   Window& w = windows_[id];
   if (w.touched) return;
   w.touched = true;
+  if (w.bytes == 0) return;
   fill_pattern(w.origin, o.array.dtype, {w.extents.data(), o.rank()}, o.array.strides.data(),
                pattern(id));
 }
@@ -121,14 +129,15 @@ void Worker::copy_in(std::size_t id) {
   if (w.edge || !w.touched) {
     fill_pattern(w.buffer, o.array.dtype, o.window_size, pattern(id));
   }
-  if (w.touched) {
-    copy_block(w.buffer, o.window.data(), w.origin, o.array.strides.data(),
+  if (w.touched && w.bytes != 0) {
+    copy_block(w.buffer + w.margin, o.window.data(), w.origin, o.array.strides.data(),
                {w.extents.data(), o.rank()}, o.element_bytes);
   }
   w.touched = true;
   w.copied = true;
-  v.whole.data = v.inside.data = w.buffer;
-  v.whole.strides = v.inside.strides = o.window.data();
+  v.whole.data = w.buffer;
+  v.inside.data = w.buffer + w.margin;
+  v.whole.strides = v.inside.strides = o.window.data() + o.batches;
   v.whole_ready = v.inside_ready = true;
 }
 
@@ -152,15 +161,43 @@ void Worker::make_inside(std::size_t id) {
 void Worker::visit(std::size_t id) {
   const Operand& o = program_.operands[id];
   const Window& w = windows_[id];
-  if (strictness_.visited != nullptr) {
-    (*strictness_.visited)[id][static_cast<std::size_t>(o.block_number(w.block.data()))] = number;
-  }
-  if (o.map.callable == nullptr) return;
-  KREF_CHECK(visits_.begin(id, o.block_number(w.block.data())) == number, subject(program_, o),
-             ": the index map gives block ", block_text(o, w.block.data()), " to ",
-             step_text(program_, number),
-             " and gave another one before the run, expected a callable that depends on the step "
-             "alone");
+  if (strictness_.visited == nullptr && o.map.callable == nullptr) return;
+  CellBox(o, w.block.data()).for_each(o, [&](Index cell) {
+    if (strictness_.visited != nullptr) {
+      Index& first = (*strictness_.visited)[id][static_cast<std::size_t>(cell)];
+      if (first < 0) first = number;
+    }
+    if (o.map.callable == nullptr) return;
+    const Index begin = visits_.begin(id, cell);
+    const bool later =
+        o.any_revisit() && begin >= 0 && begin / program_.inner == number / program_.inner;
+    KREF_CHECK(begin == number || later, subject(program_, o), ": the index map gives block ",
+               block_text(o, w.block.data()), " to ", step_text(program_, number),
+               " and gave another one before the run, expected a callable that depends on the "
+               "step alone");
+  });
+}
+
+// Whether the block was visited before; from now on it was.
+bool Worker::come_back(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  bool seen = false;
+  CellBox(o, w.block.data()).for_each(o, [&](Index cell) {
+    seen = w.seen[static_cast<std::size_t>(cell)];
+    w.seen[static_cast<std::size_t>(cell)] = true;
+  });
+  return seen;
+}
+
+View table_of(const StepData& data, std::uint32_t id) {
+  const Operand& o = data.grid_program->operands[id];
+  View view{o.array.data, o.array.extents.data() + o.batches, o.array.strides.data() + o.batches};
+  Index offset = 0;
+  for (std::size_t n = 0; n < o.batches; ++n)
+    offset += o.map.exprs[n](data.at) * o.array.strides[n];
+  view.data = static_cast<std::byte*>(o.array.data) + offset * static_cast<Index>(o.element_bytes);
+  return view;
 }
 
 void make_whole(StepData& data, std::uint32_t id) {
@@ -178,6 +215,15 @@ std::string where(const StepData& data) {
 }
 
 }  // namespace
+
+void outside_table(const StepData& data, const char* table, const View& view,
+                   std::span<const Index> index) {
+  std::string text = "(";
+  for (std::size_t d = 0; d < index.size(); ++d) text += cat(d == 0 ? "" : ",", index[d]);
+  throw Error(cat("grid '", data.grid_program->name, "': table '", table, "': element ", text,
+                  ") is asked for in ", step_text(*data.grid_program, data.number),
+                  ", its shape is ", shape_string({view.extents, index.size()})));
+}
 
 void foreign_axis(const StepData& data, const char* axis) {
   throw Error(cat(where(data), ": axis '", axis, "' belongs to another grid"));

@@ -47,9 +47,13 @@ Worker::Worker(const Program& program, const Strictness& strictness, Body body, 
   for (std::size_t id = 0; id < n; ++id) {
     const Operand& o = program.operands[id];
     OperandView& v = view_store_[id];
-    v.whole.extents = o.block.data();
-    v.inside.extents = windows_[id].extents.data();
+    v.whole.extents = o.block.data() + o.batches;
+    v.inside.extents = windows_[id].extents.data() + o.batches;
+    v.margins = windows_[id].margins.data() + o.batches;
+    if (o.kind == Kind::kPrefetch) continue;
+    if (o.any_revisit()) windows_[id].seen.resize(static_cast<std::size_t>(o.cell_count()));
     if (o.kind == Kind::kScratch) {
+      if (strictness.dry) continue;
       allocate(id);
       v.whole.strides = o.window.data();
       v.whole.data = windows_[id].buffer;
@@ -99,7 +103,7 @@ std::uint32_t Worker::advance() {
 bool Worker::evaluate(const Operand& o, const Shape<kMaxRank>& before, Shape<kMaxRank>& block) {
   if (o.map.callable != nullptr) {
     views = nullptr;  // an index map sees no blocks
-    o.map.call(o.map.callable.get(), Step(*this), block.data());
+    o.index_of(Step(*this), at, block.data());
     check_block(program_, o, block.data(), number);
     return block != before;
   }
@@ -116,9 +120,10 @@ void Worker::enter_step(std::uint32_t moved, bool new_point) {
   for (const std::uint32_t id : moving_) {
     const Operand& o = program_.operands[id];
     Window& w = windows_[id];
-    if (w.visiting && (o.axes & moved) == 0) continue;
-    // A new parallel point is a new visit of an output: it must not find its block there.
-    const bool renew = !w.visiting || (new_point && o.writes());
+    if (w.visiting && (o.axes & moved) == 0 && !(new_point && o.own_window)) continue;
+    // A new parallel point is a new visit of an output, or of an input that bodies write: it must
+    // not find its block there.
+    const bool renew = !w.visiting || (new_point && (o.writes() || o.own_window));
     if (evaluate(o, w.block, w.next) || renew) changed |= std::uint64_t{1} << id;
   }
   // All stores of the step before come before the fetches of this one: an output may be aliased to
@@ -156,7 +161,8 @@ void Worker::run_points(Index first, Index end) {
         }
         enter_step(moved, t == 0);
         chunk_start_ = false;
-        body_.call(body_.object, step);
+        if (record != nullptr) record->push_back(number);
+        if (body_.call != nullptr) body_.call(body_.object, step);
         ++steps_done_;
         if (strictness_.strict) {
           for (std::size_t id = 0; id < windows_.size(); ++id) check_guards(id);

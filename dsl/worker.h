@@ -30,17 +30,20 @@ struct Failure {
   std::exception_ptr error_;
 };
 
-// The visits of the outputs whose index map is a callable, found before the first body runs. A body
-// must never work on a block that the body of another visit may hold, so that a fault must be known
-// before either of them starts.
+// The visits of the outputs whose index map is a callable or that have Element windows, found
+// before the first body runs. A body must never work on a block that the body of another visit may
+// hold, so that a fault must be known before either of them starts.
 class VisitTable {
  public:
   // Goes through all steps in order. The first one at which a map throws, names no block or comes
   // back to a block is reported to `failure`: neither it nor a later one is to run.
   VisitTable(const Program& program, Failure& failure);
-  // The step at which the visit of that block begins; -1: none.
-  Index begin(std::size_t operand, Index block) const {
-    return begins_[operand][static_cast<std::size_t>(block)];
+  static bool counts(const Operand& o) {
+    return o.writes() && (o.map.callable != nullptr || o.elements != 0);
+  }
+  // The step at which the (first) visit of that cell of an operand that counts begins; -1: none.
+  Index begin(std::size_t operand, Index cell) const {
+    return begins_[operand][static_cast<std::size_t>(cell)];
   }
 
  private:
@@ -49,9 +52,10 @@ class VisitTable {
 
 struct Strictness {
   bool strict = false;      // copy every window, scratch anew at each parallel point
+  bool dry = false;         // count what would move, and leave arrays and bodies alone
   std::uint64_t other = 0;  // operands (bits) that take Pattern::kOther where they are poison
   const std::vector<std::vector<Index>>* order = nullptr;  // of each axis' coordinates; null: as is
-  // Of each output: the step in which each block was come to, -1 where none; null: not wanted.
+  // Of each output: the step in which each cell was come to first, -1 where none; null: not wanted.
   std::vector<std::vector<Index>>* visited = nullptr;
 };
 
@@ -60,12 +64,15 @@ struct Window {
   Shape<kMaxRank> block{};      // its index
   Shape<kMaxRank> next{};       // that of the step being prepared
   Shape<kMaxRank> extents{};    // of the part inside the array
+  Shape<kMaxRank> margins{};    // of the block before that part
+  Index margin = 0;             // the same in elements of a copied block
   Index bytes = 0;              // of that part
   std::byte* origin = nullptr;  // its first element in the array
   bool visiting = false;
   bool edge = false;
-  bool copied = false;   // the data is in the buffer
-  bool touched = false;  // out: the block holds poison or what was written, no stale data
+  bool copied = false;     // the data is in the buffer
+  bool touched = false;    // out: the block holds poison or what was written, no stale data
+  std::vector<bool> seen;  // Revisit::kAny: cells that were visited
   Bytes memory;
   std::byte* buffer = nullptr;
 };
@@ -86,6 +93,8 @@ class Worker : public StepData {
   // Per operand, in the order of the program.
   const std::vector<OperandTrace>& counts() const { return counts_; }
   Index steps_done() const { return steps_done_; }
+  // The steps done, in order, where that was asked for.
+  std::vector<Index>* record = nullptr;
 
  private:
   void start_point(Index point);
@@ -99,6 +108,7 @@ class Worker : public StepData {
   void copy_in(std::size_t id);
   void touch(std::size_t id);
   bool fetched_by_previous_step(std::size_t id);
+  bool come_back(std::size_t id);
   void allocate(std::size_t id);
   Pattern pattern(std::size_t id) const {
     return (strictness_.other >> id & 1) != 0 ? Pattern::kOther : Pattern::kPoison;

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/elementwise.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include "dsl/work.h"
 #include "kernels/elementwise-inl.h"
 #include "kernels/transcendental.h"
 
@@ -73,6 +74,7 @@ void binary(Binary op, const ArrayRef& x, const ArrayRef& y, const MutableArrayR
   KREF_CHECK(op != Binary::kDiv || is_float(out.dtype), "div: out is ", to_string(out),
              ", expected a float type");
   const TilePlan plan(verb, operands, 3);
+  count_work([&] { return out.size(); }, 1);
   if (is_float(out.dtype)) {
     plan.for_each([&](const Plane& p) { HWY_DYNAMIC_DISPATCH(FloatBinary)(out.dtype, op, p); });
     return;
@@ -100,7 +102,9 @@ void unary(Unary op, const ArrayRef& x, const MutableArrayRef& out) {
                ", expected a float type", wide ? "" : " other than F64");
   }
   const TilePlan plan(verb, operands, 2);
-  if (op >= Unary::kExp) {
+  const bool hard = op >= Unary::kExp;
+  count_work([&] { return out.size(); }, hard ? 0 : 1, hard ? 1 : 0);
+  if (hard) {
     plan.for_each([&](const Plane& p) { transcendental(out.dtype, op, p); });
     return;
   }
@@ -126,6 +130,7 @@ void mul_add(const ArrayRef& x, const ArrayRef& y, const ArrayRef& z, const Muta
   const Operand operands[] = {{"x", x}, {"y", y}, {"z", z}, {"out", out}};
   check_types("mul_add", operands, 4);
   const TilePlan plan("mul_add", operands, 4);
+  count_work([&] { return out.size(); }, 2);
   if (is_float(out.dtype)) {
     plan.for_each([&](const Plane& p) { HWY_DYNAMIC_DISPATCH(FloatMulAdd)(out.dtype, p); });
     return;

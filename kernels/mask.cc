@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "dsl/work.h"
 #include "kernels/tile_ops.h"
 #include "kernels/tile_plan.h"
 
@@ -60,6 +61,7 @@ void compare(Compare op, const ArrayRef& x, const ArrayRef& y, const MutableArra
              ", y is ", to_string(y), ", out is ", to_string(out),
              ", expected one element type and BOOL");
   const TilePlan plan(verb, operands, 3);
+  count_work([&] { return out.size(); }, 1);
   with_dtype(x.dtype, [&]<class T>() {
     plan.for_each([&](const Plane& p) {
       switch (op) {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grid::cost: the grid is gone through once without data for what moves, and once with its body for
+// what that computes.
+#include "dsl/contents.h"
+#include "dsl/grid_run.h"
+#include "dsl/work.h"
+#include "dsl/worker.h"
+
+namespace kref::detail {
+namespace {
+
+// While it lives, verbs of this thread count their work.
+class Counting {
+ public:
+  explicit Counting(Work& work) : before_(counted_work) { counted_work = &work; }
+  ~Counting() { counted_work = before_; }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+
+ private:
+  Work* before_;
+};
+
+Trace go_through(const Program& program, const Strictness& strictness, Body body) {
+  Failure failure;
+  const VisitTable visits(program, failure);
+  Worker worker(program, strictness, body, failure, visits);
+  worker.run_points(0, program.points);
+  failure.rethrow();
+  Trace trace;
+  trace.steps = worker.steps_done();
+  trace.operands = worker.counts();
+  return named(program, std::move(trace));
+}
+
+}  // namespace
+
+GridCost cost(const Program& program, const Body* body) {
+  GridCost out;
+  out.operands = go_through(program, {.dry = true}, {}).operands;
+  out.steps = program.steps;
+  for (const OperandTrace& o : out.operands) out.bytes += o.bytes;
+  for (const Operand& o : program.operands) {
+    if (o.moves()) out.index_operations += program.steps * (4 * static_cast<Index>(o.rank()) + 1);
+  }
+  tpu_bytes(program, out.vmem_bytes, out.smem_bytes);
+  if (body == nullptr || program.steps == 0) return out;
+  const Contents contents = save(program);
+  Work work;
+  try {
+    const Counting counting(work);
+    go_through(program, {}, *body);
+  } catch (...) {
+    restore(program, contents);
+    throw;
+  }
+  restore(program, contents);
+  out.flops = work.flops;
+  out.transcendentals = work.transcendentals;
+  return out;
+}
+
+}  // namespace kref::detail

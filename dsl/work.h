@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What verbs report of the arithmetic they do, for Grid::cost.
+#pragma once
+
+#include "dsl/ref.h"
+
+namespace kref::detail {
+
+struct Work {
+  Index flops = 0, transcendentals = 0;
+};
+
+// Where this thread's verbs count; null unless a cost is asked for.
+inline constinit thread_local Work* counted_work = nullptr;
+
+// Adds what a verb does that makes `elements` of them, each for so many flops and transcendentals;
+// `elements` is a function, called only where somebody counts.
+template <class F>
+void count_work(F elements, Index flops, Index transcendentals = 0) {
+  if (counted_work == nullptr) [[likely]]
+    return;
+  const Index n = elements();
+  counted_work->flops += n * flops;
+  counted_work->transcendentals += n * transcendentals;
+}
+
+}  // namespace kref::detail
