@@ -25,8 +25,8 @@ bool names_its_subject(const Rule& rule) {
 
 TEST_CASE("every message: each rule is refused and named") {
   const char* chapter = "";
-  for (const std::span<const Rule> rules :
-       {declaration_rules(), block_rules(), memory_rules(), step_rules(), check_rules()}) {
+  for (const std::span<const Rule> rules : {declaration_rules(), block_rules(), memory_rules(),
+                                            step_rules(), kind_rules(), check_rules()}) {
     for (const Rule& rule : rules) {
       CAPTURE(rule.breaks);
       const std::string message = refusal(rule.break_it);

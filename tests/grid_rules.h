@@ -27,6 +27,7 @@ std::span<const Rule> declaration_rules();
 std::span<const Rule> block_rules();
 std::span<const Rule> memory_rules();
 std::span<const Rule> step_rules();
+std::span<const Rule> kind_rules();
 std::span<const Rule> check_rules();
 
 }  // namespace kref

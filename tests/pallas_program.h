@@ -30,6 +30,14 @@ Trace execute(Grid& grid, Way way, const F& body) {
   return trace;
 }
 
+// 0, 1, 2, ... in row-major order: every element names its place.
+template <class T, std::size_t R>
+Tensor<T, R> counted(const Shape<R>& shape) {
+  Tensor<T, R> x(shape);
+  for (Index e = 0; e < x.size(); ++e) x.data()[e] = static_cast<T>(static_cast<float>(e));
+  return x;
+}
+
 class PallasProgram {
  public:
   explicit PallasProgram(const std::string& name)
