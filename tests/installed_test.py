@@ -66,7 +66,7 @@ def main():
             if len(words) != len(set(words)):
                 sys.exit(f"{pc.name} repeats itself: {line}")
         env = os.environ | {"PKG_CONFIG_PATH": str(pc.parent)}
-        query = ["pkg-config", f"--define-variable=prefix={prefix}", "--static"]
+        query = ["pkg-config", f"--define-variable=prefix={prefix}"]
         flags = run([*query, "--cflags", "kref"], env=env).split()
         libs = run([*query, "--libs", "kref"], env=env).split()
         good = f"{source}/tests/runs/m02-primes.safetensors"

@@ -146,7 +146,10 @@ class Streams(CommandTest):
         self.assertIn("standard output", p.stderr)
 
     def test_progress_on_a_terminal_only(self):
-        ours, theirs = pty.openpty()
+        try:
+            ours, theirs = pty.openpty()
+        except OSError as e:  # a container may have none
+            self.skipTest(str(e))
         p = subprocess.run([str(KREF), "check", str(GOOD)], stdout=subprocess.PIPE, stderr=theirs, text=True)
         os.close(theirs)
         shown = os.read(ours, 4096).decode()

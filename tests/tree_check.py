@@ -36,8 +36,9 @@ def tracked():
     try:
         out = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"], capture_output=True, check=True)
         return [p for p in out.stdout.decode().split("\n") if p and (ROOT / p).is_file()]
-    except (OSError, subprocess.CalledProcessError):
-        return [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and "build" not in p.parts[0]]
+    except (OSError, subprocess.CalledProcessError):  # no git, or no checkout
+        files = (p.relative_to(ROOT) for p in ROOT.rglob("*") if p.is_file())
+        return [str(p) for p in files if p.parts[0] != ".git" and not p.parts[0].startswith("build") and p.suffix != ".pyc"]
 
 
 def check_include(path, number, target):
