@@ -25,7 +25,13 @@ using Shape = std::array<Index, R>;
 // ceil(a / b) for a >= 0, b > 0: how many blocks of b cover a.
 constexpr Index cdiv(Index a, Index b) { return a / b + (a % b != 0 ? 1 : 0); }
 
+template <ElementType T, std::size_t R>
+class Ref;
+
 namespace detail {
+
+template <class T, std::size_t R, class... I>
+struct ViewType;
 
 // A product of extents that knows whether it is one.
 struct Product {
@@ -61,6 +67,10 @@ constexpr Index checked_product(const char* who, const Index* extents, std::size
   return p.value;
 }
 
+// Throws the Error of Ref::block.
+[[noreturn]] void refuse_block(const void* view, std::size_t dimension, Index start, Index size,
+                               Index extent);
+
 // Strides, in elements, of a dense row-major array. Error as checked_product.
 constexpr void dense_strides(const char* who, const Index* extents, std::size_t rank,
                              Index* strides) {
@@ -86,6 +96,9 @@ class Ref {
   static constexpr std::size_t kRank = R;
 
   constexpr Ref() = default;
+  constexpr Ref(const Ref&) = default;
+  // Not to a temporary: s[z] = s[x] would copy no element and say nothing. Use copy() or store().
+  constexpr Ref& operator=(const Ref&) & = default;
 
   // Dense, row-major. Error on a negative extent and on more elements than an Index counts.
   constexpr Ref(T* data, const Shape<R>& extents) : data_(data), extents_(extents) {
@@ -147,9 +160,8 @@ class Ref {
   constexpr Ref block(const Shape<R>& start, const Shape<R>& extents) const {
     Index offset = 0;
     for (std::size_t d = 0; d < R; ++d) {
-      KREF_CHECK(start[d] >= 0 && extents[d] >= 0 && start[d] <= extents_[d] - extents[d],
-                 "Ref::block: dimension ", d, ": ", start[d], ":", start[d] + extents[d],
-                 " does not lie inside the extent ", extents_[d]);
+      if (start[d] < 0 || extents[d] < 0 || start[d] > extents_[d] - extents[d]) [[unlikely]]
+        detail::refuse_block(data_, d, start[d], extents[d], extents_[d]);
       offset += start[d] * strides_[d];
     }
     Ref sub(*this);
@@ -157,6 +169,32 @@ class Ref {
     sub.extents_ = extents;
     return sub;
   }
+
+  // The view of what the indices pick, as x_ref.at[...]: x.at(i, ds(8 * j, 8), ds()) is
+  // x_ref.at[i, pl.ds(8 * j, 8), :]. An index is an integer, from_end(n), ds(...) or `ellipsis`;
+  // dimensions that are not named are whole, and views of views compose from left to right. All
+  // integers make a view of rank 0: x.at(i, j)() is the checked x_ref[i, j] of scalar memory.
+  //
+  // Lanes stay contiguous: where the last dimension is picked from with a stride, or by an integer
+  // while others remain, the view ends in a dimension of extent 1, so that column c of (m, n) is
+  // (m, 1) and every other element of (n) is (n / 2, 1).
+  //
+  // Error, at every build, when an element lies outside: it names operand (inside of a grid),
+  // dimension, start, size, stride and extent. More indices than dimensions do not compile.
+  template <class... I>
+  constexpr typename detail::ViewType<T, R, I...>::type at(I... index) const;
+
+  // The same elements as an array of these extents (ref.reshape), without a copy. Error when their
+  // number differs or no strides describe them.
+  template <class... I>
+  requires(std::is_convertible_v<I, Index>&&...) constexpr Ref<T, sizeof...(I)> reshape(
+      I... extents) const;
+
+  // Dimension d of the view is dimension order[d] (ref.transpose). Error unless the last one stays
+  // the last or has extent 1; the verb transpose() moves lanes.
+  template <class... I>
+  requires(sizeof...(I) == R && (std::is_convertible_v<I, Index> && ...)) constexpr Ref
+      transpose(I... order) const;
 
  private:
   T* data_ = nullptr;
@@ -176,3 +214,5 @@ requires(R >= 2) constexpr Ref<T, 2> matrix(Ref<T, R> ref) {
 }
 
 }  // namespace kref
+
+#include "dsl/view.h"  // the members that take indices

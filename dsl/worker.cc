@@ -5,6 +5,8 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "dsl/overlap.h"
+
 namespace kref::detail {
 
 void Failure::report(Index at, std::exception_ptr what) {
@@ -20,12 +22,44 @@ void Failure::rethrow() {
 
 namespace {
 
+bool holds(const View& v, DType type, std::size_t rank, const void* p) {
+  BasicArrayRef<const void> block;
+  block.dtype = type, block.rank = rank, block.data = v.data;
+  for (std::size_t d = 0; d < rank; ++d) {
+    block.extents[d] = v.extents[d];
+    block.strides[d] = v.strides[d];
+  }
+  const Reach reach = reach_of("block", block);
+  const auto* const start = static_cast<const std::byte*>(v.data);
+  return start + reach.begin <= p && p < start + reach.end;
+}
+
+// The operand in whose block of this step the memory lies; null: in none.
+const Operand* holder(const Program& program, const OperandView* views, const void* p) {
+  if (views == nullptr) return nullptr;
+  for (std::size_t id = 0; id < program.operands.size(); ++id) {
+    const Operand& o = program.operands[id];
+    const OperandView& v = views[id];
+    if ((v.whole_ready && holds(v.whole, o.array.dtype, o.rank(), p)) ||
+        (v.inside_ready && holds(v.inside, o.array.dtype, o.rank(), p)))
+      return &o;
+  }
+  return nullptr;
+}
+
 // The exception in flight, as the run ends with it. An Error of something that a body or an index
-// map calls knows nothing of the grid: it gets grid and step in front. What is derived from Error
-// keeps its type, and our own refusals name both already.
-std::exception_ptr located(const Program& program, Index step) {
+// map calls knows nothing of the grid: it gets grid and step in front, and the operand where a view
+// of one was to reach outside of it. What else is derived from Error keeps its type, and our own
+// refusals name all that already.
+std::exception_ptr located(const Program& program, Index step, const OperandView* views) {
   try {
     throw;
+  } catch (const OutsideView& e) {
+    const Operand* const o = holder(program, views, e.view);
+    const std::string place =
+        o != nullptr ? subject(program, *o) : cat("grid '", program.name, "'");
+    return std::make_exception_ptr(
+        Error(cat(place, ": ", step_text(program, step), ": ", e.what())));
   } catch (const Error& e) {
     const std::string grid = cat("grid '", program.name, "': ");
     if (typeid(e) == typeid(Error) && !std::string_view(e.what()).starts_with(grid))
@@ -171,7 +205,7 @@ void Worker::run_points(Index first, Index end) {
     }
     leave_all();
   } catch (...) {
-    failure_.report(number, located(program_, number));
+    failure_.report(number, located(program_, number, views));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/dot.h"
 #include "kernels/flash_attention.h"
 #include "kernels/kv_cache.h"
+#include "kernels/load_store.h"
 #include "kernels/matmul.h"
 #include "kernels/merge_partials.h"
 #include "kernels/reference.h"

@@ -72,6 +72,15 @@ void program(Ref<const float, 2> x, Ref<float, 2> z) {
 #elif defined(BODY_MUTABLE)
   int count = 0;
   grid.run([count](const Step&) EITHER(, mutable) { EITHER(static_cast<void>(count), ++count); });
+#elif defined(REF_INTO_REF)
+  Ref<float, 2> part = z;
+  EITHER(part, z.block({0 COMMA 0}, {4 COMMA 4})) = z;
+#elif defined(VIEW_TOO_MANY_INDICES)
+  static_cast<void>(x.at(0, EITHER(ds(4), ds(4) COMMA 0)));
+#elif defined(VIEW_TWO_ELLIPSES)
+  static_cast<void>(x.at(ellipsis, EITHER(0, ellipsis)));
+#elif defined(VIEW_FLOAT)
+  static_cast<void>(x.at(EITHER(1, 1.5)));
 #else
 #error "no case"
 #endif
