@@ -138,9 +138,13 @@ bool rows_turned(const Compared& c, const Matrices& m, const std::vector<Segment
   return false;
 }
 
+// An element that may be 0 as well says nothing of where it came from: where most of what is
+// expected is close to 0, rows that are lost look like any of the others.
 Evidence moved_evidence(const Compared& c, const WrongElements& wrong) {
   Evidence e;
-  for (const Index i : wrong.elements) e.add(c, i, c.bound(i));
+  for (const Index i : wrong.elements) {
+    if (!c.fits(i, 0)) e.add(c, i, c.bound(i));
+  }
   return e;
 }
 
