@@ -17,8 +17,6 @@ using reference::AttentionRowGradient;
 // Past any error that is of use: it stays finite, so that 0 times one is 0.
 constexpr double kHuge = 1e200;
 
-double grown(double error) { return std::min(std::expm1(error), kHuge); }
-
 // What a weight w of logarithm log_w grows by when its logit does by `error`.
 double grown(double w, double log_w, double error) {
   return w > 0 ? std::min(w * std::expm1(error), kHuge) : std::min(std::exp(log_w + error), kHuge);
@@ -110,7 +108,7 @@ AttentionVjpBounds::Shared AttentionVjpBounds::shared(const AttentionRow& row,
   const double logs = std::fabs(out.log_denominator);
   const double sizes = std::fabs(row.maximum) + logs + std::fabs(row.maximum + out.log_denominator);
   out.lse = std::log1p(up) + (steps + 8 + 2 * out.slack * sizes) * unit;
-  out.delta = std::min(moved / down, kHuge) + delta * grown(out.lse) +
+  out.delta = std::min(moved / down, kHuge) + 2 * out.slack * unit * logs * delta +
               (steps + width_steps + 8 * out.slack) * unit * magnitude;
   if (unit_roundoff(run_.primal.out_dtype) > unit) {
     for (std::size_t e = 0; e < row.o.size(); ++e) {

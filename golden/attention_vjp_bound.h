@@ -8,9 +8,10 @@
 // - dp_j: (steps(E) + 2) u sum |do||v_j|;
 // - delta, as do . o or as sum w dp: the weights move it by
 //       sum w_j (exp(d_j) - 1) |dp_j - delta| / sum w exp(-d)
-//   and, where it is a sum over recomputed weights, by |delta| (exp(L) - 1); the sums by
-//   (steps(n) + steps(E) + 8) u sum_j w_j sum |do||v_j|; an o that was stored in out_dtype by half
-//   the distance of its neighbours times |do|;
+//   (weights that were recomputed from lse do not add up to 1 by exp(L) - 1, but kernels that do so
+//   have delta from o); the sums by (steps(n) + steps(E) + 8) u sum_j w_j sum |do||v_j| and weights
+//   exp(s - m - log l) by 2 u |log l| |delta|; an o that was stored in out_dtype by half the
+//   distance of its neighbours times |do|;
 // - ds_j = w_j (dp_j - delta + dlse): the error of the weight times |dp_j - delta + dlse|, and the
 //   weight times those of dp_j and delta and 4 u (|dp_j| + |delta| + |dlse|). It is here that
 //   numbers cancel: where one key has all the weight ds is 0 and its error is not;
