@@ -15,14 +15,15 @@ Shape<kMaxRank> strides_of_contents(const Operand& o) {
 
 }  // namespace
 
-Contents save(const Program& program) {
+Contents save(const Program& program, std::uint64_t operands) {
   Contents out(program.operands.size());
   for (std::size_t id = 0; id < out.size(); ++id) {
     const Operand& o = program.operands[id];
-    if (!o.writes() || o.array.size() == 0) continue;
-    out[id].resize(static_cast<std::size_t>(o.array.size()) * o.element_bytes);
-    copy_block(out[id].data(), strides_of_contents(o).data(), o.array.data, o.array.strides.data(),
-               o.array.shape(), o.element_bytes);
+    if (!o.writes() || (operands >> id & 1) == 0 || o.array.size() == 0) continue;
+    out[id].size = static_cast<std::size_t>(o.array.size()) * o.element_bytes;
+    out[id].memory = allocate(out[id].size);
+    copy_block(out[id].memory.get(), strides_of_contents(o).data(), o.array.data,
+               o.array.strides.data(), o.array.shape(), o.element_bytes);
   }
   return out;
 }
@@ -30,7 +31,7 @@ Contents save(const Program& program) {
 void restore(const Program& program, const Contents& contents) {
   for (std::size_t id = 0; id < contents.size(); ++id) {
     const Operand& o = program.operands[id];
-    if (contents[id].empty()) continue;
+    if (contents[id].size == 0) continue;
     copy_block(o.array.data, o.array.strides.data(), contents[id].data(),
                strides_of_contents(o).data(), o.array.shape(), o.element_bytes);
   }

@@ -42,58 +42,85 @@ class Checker {
         body_(body),
         cores_(options.cores),
         order_(permuted(program, options.seed)),
-        original_(save(program)) {}
+        kept_(kept_of(program)),
+        original_(save(program, kept_)) {}
 
   Trace run() {
-    Trace trace = pass(0, nullptr, &first_visits_);
+    Trace trace = pass({.strict = true, .in_place = true, .visited = &first_visits_}).trace;
     if (program_.steps == 0) return trace;  // the outputs stay as they are, whatever they held
-    expected_ = save(program_);
-    const Contents second = again(~std::uint64_t{0}, &order_, &trace.order);
-    for (std::size_t id = 0; id < second.size(); ++id) {
+    expected_ = save(program_, kept_);
+    Strictness second{.strict = true, .other = kAllOperands, .compare = ~kept_, .order = &order_};
+    std::uint64_t differing = 0;
+    const Contents kept = again(second, kept_, &trace.order, &differing);
+    for (std::size_t id = 0; id < kept.size(); ++id) {
       check_visited(id);
-      if (second[id] != expected_[id]) report(id, second[id]);
+      if ((differing >> id & 1) == 0 && kept[id] == expected_[id]) continue;
+      // Now that there is something to say all is stored and kept.
+      expected_ = save(program_);
+      second.compare = 0;
+      report(id, again(second)[id]);
     }
     return trace;
   }
 
  private:
-  Trace pass(std::uint64_t other, const Order* order, Order* visited) {
-    if (visited != nullptr) {
+  // Outputs (bits) of which a second pass must find what the first one found: those that are read.
+  // The others are held against what the first pass left.
+  static std::uint64_t kept_of(const Program& program) {
+    std::uint64_t kept = 0;
+    for (std::size_t id = 0; id < program.operands.size(); ++id) {
+      const Operand& o = program.operands[id];
+      if (o.kind == Kind::kInOut || o.copies || o.any_revisit()) kept |= std::uint64_t{1} << id;
+    }
+    return kept;
+  }
+
+  struct Passed {
+    Trace trace;
+    std::uint64_t differing = 0;
+  };
+
+  Passed pass(const Strictness& strictness) {
+    if (strictness.visited != nullptr) {
       for (const Operand& o : program_.operands) {
-        visited->emplace_back(o.writes() ? static_cast<std::size_t>(o.cell_count()) : 0, -1);
+        strictness.visited->emplace_back(o.writes() ? static_cast<std::size_t>(o.cell_count()) : 0,
+                                         -1);
       }
     }
     Failure failure;
     const VisitTable visits(program_, failure);
-    Trace trace;
-    trace.operands.resize(program_.operands.size());
-    const bool shared = order != nullptr && cores_ > 0;
+    Passed out;
+    out.trace.operands.resize(program_.operands.size());
+    const bool shared = strictness.order != nullptr && cores_ > 0;
     const Index share = shared ? cdiv(program_.points, cores_) : program_.points;
     for (Index core = 0; core * share < program_.points; ++core) {
-      Worker worker(program_, {true, false, other, order, visited}, body_, failure, visits);
+      Worker worker(program_, strictness, body_, failure, visits);
       std::vector<Index> steps;
       if (shared) worker.record = &steps;
       worker.run_points(core * share, std::min((core + 1) * share, program_.points));
       failure.rethrow();
-      for (const Index step : steps) trace.order.push_back({core, step});
-      trace.steps += worker.steps_done();
-      trace.operands = worker.counts();
+      for (const Index step : steps) out.trace.order.push_back({core, step});
+      out.trace.steps += worker.steps_done();
+      out.trace.operands = worker.counts();
+      out.differing |= worker.differing();
     }
-    return trace;
+    return out;
   }
 
-  // What another pass over the same arrays gives; they keep what the first pass gave.
-  Contents again(std::uint64_t other, const Order* order,
-                 std::vector<GridPoint>* points = nullptr) {
+  // What another pass over the same arrays gives for some of the operands (bits); they keep what
+  // the first pass gave.
+  Contents again(const Strictness& strictness, std::uint64_t operands = kAllOperands,
+                 std::vector<GridPoint>* points = nullptr, std::uint64_t* differing = nullptr) {
     restore(program_, original_);
     try {
-      Trace trace = pass(other, order, nullptr);
-      if (points != nullptr) *points = std::move(trace.order);
+      Passed passed = pass(strictness);
+      if (points != nullptr) *points = std::move(passed.trace.order);
+      if (differing != nullptr) *differing = passed.differing;
     } catch (...) {
       restore(program_, expected_);
       throw;
     }
-    Contents out = save(program_);
+    Contents out = save(program_, operands);
     restore(program_, expected_);
     return out;
   }
@@ -118,29 +145,34 @@ class Checker {
 
   // Names the lowest element that differs, and whose poison it depends on: one operand after the
   // other is given the other poison alone.
-  [[noreturn]] void report(std::size_t id, const std::vector<std::byte>& second) {
+  [[noreturn]] void report(std::size_t id, const SavedArray& second) {
     const Operand& o = program_.operands[id];
     const std::size_t size = o.element_bytes;
     std::size_t element = 0, count = 0;
-    for (std::size_t i = second.size() / size; i-- > 0;) {
-      if (std::memcmp(&second[i * size], &expected_[id][i * size], size) == 0) continue;
+    for (std::size_t i = second.size / size; i-- > 0;) {
+      if (std::memcmp(second.data() + i * size, expected_[id].data() + i * size, size) == 0)
+        continue;
       element = i;
       ++count;
     }
+    KREF_CHECK(count > 0, subject(program_, o),
+               ": the same step gives one thing and then another: "
+               "the body depends on something that changes from call to call");
     const auto differs = [&](const Contents& c) {
-      return std::memcmp(&c[id][element * size], &expected_[id][element * size], size) != 0;
+      return std::memcmp(c[id].data() + element * size, expected_[id].data() + element * size,
+                         size) != 0;
     };
     const std::string where = place(id, element);
     const std::string more =
         count == 1 ? "" : cat(" (", count - 1, " more ", count == 2 ? "differs)" : "differ)");
     const auto failure = [&](const std::string& what) { return Error(where + what + more); };
-    if (differs(again(0, &order_))) {
+    if (differs(again({.strict = true, .order = &order_}))) {
       throw failure(
           "depends on the order of the parallel coordinates: something is carried from one to "
           "another");
     }
     for (std::size_t source = 0; source < program_.operands.size(); ++source) {
-      const Contents changed = again(std::uint64_t{1} << source, nullptr);
+      const Contents changed = again({.strict = true, .other = std::uint64_t{1} << source});
       if (!differs(changed)) continue;
       const Operand& from = program_.operands[source];
       if (source == id && holds(expected_[id], element, o, Pattern::kPoison) &&
@@ -159,9 +191,9 @@ class Checker {
     throw failure("depends on poison: something uninitialised is read");
   }
 
-  static bool holds(const std::vector<std::byte>& array, std::size_t element, const Operand& o,
+  static bool holds(const SavedArray& array, std::size_t element, const Operand& o,
                     Pattern pattern) {
-    return is_pattern(&array[element * o.element_bytes], o.array.dtype, pattern);
+    return is_pattern(array.data() + element * o.element_bytes, o.array.dtype, pattern);
   }
 
   // "grid 'g': output 'z': element (3,5) of block (1,0), visited from step 4 (i=1, j=0), ".
@@ -186,6 +218,7 @@ class Checker {
   const Body body_;
   const Index cores_;
   const Order order_;
+  const std::uint64_t kept_;
   const Contents original_;
   Contents expected_;
   Order first_visits_;

@@ -59,8 +59,22 @@ void fill_run(T* data, Index count, Pattern pattern) {
   } else if constexpr (std::is_integral_v<T>) {
     std::fill_n(data, count, std::numeric_limits<T>::max());
   } else {
-    const T values[] = {large<T>(), negated(large<T>())};
-    for (Index i = 0; i < count; ++i) data[i] = values[odd(i) ? 1 : 0];
+    // A run of the sequence, and its negative, of which the whole is made: bit by bit it takes
+    // longer than the kernels that are checked.
+    constexpr Index kRun = 1024;
+    static const std::array<std::array<T, kRun>, 2> kRuns = [] {
+      const T values[] = {large<T>(), negated(large<T>())};
+      std::array<std::array<T, kRun>, 2> runs;
+      for (Index i = 0; i < kRun; ++i) {
+        const std::size_t sign = odd(i) ? 1 : 0;
+        runs[0][static_cast<std::size_t>(i)] = values[sign];
+        runs[1][static_cast<std::size_t>(i)] = values[1 - sign];
+      }
+      return runs;
+    }();
+    for (Index i = 0; i < count; i += kRun) {
+      std::copy_n(kRuns[odd(i / kRun) ? 1 : 0].data(), std::min(kRun, count - i), data + i);
+    }
   }
 }
 
@@ -86,6 +100,18 @@ bool is_pattern(const void* element, DType type, Pattern pattern) {
     return std::memcmp(element, &values[0], sizeof(T)) == 0 ||
            std::memcmp(element, &values[1], sizeof(T)) == 0;
   });
+}
+
+bool same_block(const void* a, const Index* a_strides, const void* b, const Index* b_strides,
+                std::span<const Index> extents, std::size_t element) {
+  const auto bytes = static_cast<Index>(element);
+  bool same = true;
+  for_runs(extents, a_strides, b_strides, [&](Index at, Index bt, Index count) {
+    same = same && std::memcmp(static_cast<const std::byte*>(a) + at * bytes,
+                               static_cast<const std::byte*>(b) + bt * bytes,
+                               static_cast<std::size_t>(count * bytes)) == 0;
+  });
+  return same;
 }
 
 void copy_block(void* to, const Index* to_strides, const void* from, const Index* from_strides,

@@ -25,4 +25,8 @@ bool is_pattern(const void* element, DType type, Pattern pattern);
 void copy_block(void* to, const Index* to_strides, const void* from, const Index* from_strides,
                 std::span<const Index> extents, std::size_t element);
 
+// Do two strided blocks hold the same bytes?
+bool same_block(const void* a, const Index* a_strides, const void* b, const Index* b_strides,
+                std::span<const Index> extents, std::size_t element);
+
 }  // namespace kref::detail

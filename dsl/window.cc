@@ -43,7 +43,8 @@ void Worker::check_guards(std::size_t id) {
   const Window& w = windows_[id];
   if (w.buffer == nullptr) return;
   const auto clean = [](const std::byte* p) {
-    return std::all_of(p, p + kGuard, [](std::byte b) { return b == std::byte{kGuardByte}; });
+    // Every byte is the one after it, and the first is right.
+    return *p == std::byte{kGuardByte} && std::memcmp(p, p + 1, kGuard - 1) == 0;
   };
   const bool before = clean(w.buffer - kGuard), after = clean(w.buffer + buffer_bytes(o));
   KREF_CHECK(before && after, subject(program_, o), ": the body of ", step_text(program_, number),
@@ -83,7 +84,8 @@ void Worker::enter(std::size_t id) {
   }
   if (o.writes()) visit(id);
   if (strictness_.dry) return;
-  if (o.copies || o.strided || o.own_window || strictness_.strict) {
+  const bool strict = strictness_.strict && !(strictness_.in_place && o.kind == Kind::kIn);
+  if (o.copies || o.strided || o.own_window || strict) {
     copy_in(id);
     return;
   }
@@ -103,7 +105,12 @@ void Worker::leave(std::size_t id) {
   counts_[id].write_backs += 1;
   counts_[id].bytes += w.bytes;
   if (strictness_.dry || w.bytes == 0) return;
-  if (w.copied) {
+  if ((strictness_.compare >> id & 1) != 0) {
+    if (!same_block(w.origin, o.array.strides.data(), w.buffer + w.margin, o.window.data(),
+                    {w.extents.data(), o.rank()}, o.element_bytes)) {
+      differing_ |= std::uint64_t{1} << id;
+    }
+  } else if (w.copied) {
     copy_block(w.origin, o.array.strides.data(), w.buffer + w.margin, o.window.data(),
                {w.extents.data(), o.rank()}, o.element_bytes);
   } else {

@@ -51,9 +51,11 @@ class VisitTable {
 };
 
 struct Strictness {
-  bool strict = false;      // copy every window, scratch anew at each parallel point
-  bool dry = false;         // count what would move, and leave arrays and bodies alone
-  std::uint64_t other = 0;  // operands (bits) that take Pattern::kOther where they are poison
+  bool strict = false;        // copy every window, scratch anew at each parallel point
+  bool in_place = false;      // but not those of inputs
+  bool dry = false;           // count what would move, and leave arrays and bodies alone
+  std::uint64_t other = 0;    // operands (bits) that take Pattern::kOther where they are poison
+  std::uint64_t compare = 0;  // outputs (bits) that are held against their arrays, not stored
   const std::vector<std::vector<Index>>* order = nullptr;  // of each axis' coordinates; null: as is
   // Of each output: the step in which each cell was come to first, -1 where none; null: not wanted.
   std::vector<std::vector<Index>>* visited = nullptr;
@@ -95,6 +97,8 @@ class Worker : public StepData {
   Index steps_done() const { return steps_done_; }
   // The steps done, in order, where that was asked for.
   std::vector<Index>* record = nullptr;
+  // Outputs (bits) that were compared and differ.
+  std::uint64_t differing() const { return differing_; }
 
  private:
   void start_point(Index point);
@@ -127,6 +131,7 @@ class Worker : public StepData {
   std::vector<OperandTrace> counts_;
   std::vector<std::uint32_t> moving_;  // ids of in, out, in_out
   std::uint64_t outputs_ = 0;          // ids of out, in_out, as bits
+  std::uint64_t differing_ = 0;
   Index steps_done_ = 0;
   bool chunk_start_ = false;
 };
