@@ -17,12 +17,15 @@ using Matrix = Tensor<float, 2>;
 // How a grid is executed.
 enum class Who { kRun, kCheck };
 template <class F>
-void execute(Grid& grid, Who who, const F& body) {
-  if (who == Who::kCheck) {
-    grid.check(body);
-  } else {
-    grid.run(body);
-  }
+Trace execute(Grid& grid, Who who, const F& body) {
+  return who == Who::kCheck ? grid.check(body) : grid.run(body);
+}
+
+template <class F>
+bool for_all(Index n, F f) {
+  Index right = 0;
+  for (Index e = 0; e < n; ++e) right += f(e) ? 1 : 0;
+  return right == n;
 }
 
 // ---- matmul: 512 x 512 x 512 in tiles of 128
@@ -98,10 +101,7 @@ struct Add {
   }
 
   bool right() const {
-    for (Index e = 0; e < kSize; ++e) {
-      if (z(e) != x(e) + y(e)) return false;
-    }
-    return true;
+    return for_all(kSize, [&](Index e) { return z(e) == x(e) + y(e); });
   }
 };
 
@@ -158,10 +158,9 @@ struct LayerNorm {
       for (Index c = 0; c < kSide; ++c) square += std::pow(static_cast<double>(x(r, c)) - mean, 2);
       const double scale = 1 / std::sqrt(square / kSide + 1e-5);
       for (Index c = 0; c < kSide; ++c) {
-        const double expected =
-            (static_cast<double>(x(r, c)) - mean) * scale * static_cast<double>(gamma(0, c)) +
-            static_cast<double>(beta(0, c));
-        if (!(std::abs(static_cast<double>(z(r, c)) - expected) < 1e-5)) return false;
+        const double v = (static_cast<double>(x(r, c)) - mean) * scale,
+                     e = v * static_cast<double>(gamma(0, c)) + static_cast<double>(beta(0, c));
+        if (!(std::abs(static_cast<double>(z(r, c)) - e) < 1e-5)) return false;
       }
     }
     return true;
@@ -172,8 +171,7 @@ struct LayerNorm {
 
 struct Flash {
   static constexpr Index kHeads = 4, kTokens = 512, kDepth = 64, kBlock = 128;
-  Tensor<float, 4> q = random(6), k = random(7), v = random(8);
-  Tensor<float, 4> o{{1, kHeads, kTokens, kDepth}};
+  Tensor<float, 4> q = random(6), k = random(7), v = random(8), o{{1, kHeads, kTokens, kDepth}};
 
   static Tensor<float, 4> random(unsigned seed) {
     const Matrix flat = random_matrix<float>(kHeads * kTokens, kDepth, seed);
@@ -294,10 +292,7 @@ struct Probe {
     }
   }
   bool right() const {
-    for (Index e = 0; e < z.size(); ++e) {
-      if (z.data()[e] != e) return false;
-    }
-    return true;
+    return for_all(z.size(), [&](Index e) { return z.data()[e] == e; });
   }
 };
 

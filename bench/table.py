@@ -5,7 +5,8 @@
 The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead; `collectives`
 (collectives/psum, collectives/4194304/2D) prints the collectives beside one thread's memcpy and Open MPI;
 `attention` and `decode` print attention as a share of kref's matmul rate, a decode as a share of what
-reading its caches takes, both beside PyTorch where it is installed.
+reading its caches takes, both beside PyTorch where it is installed; `grid` prints kernels written as grids beside raw
+loops and beside plain jnp where JAX is installed, and what Grid::check takes.
 
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
 the machine's speed meets all alike. A figure is the median of the repetitions. Ratios above 1 mean
@@ -114,31 +115,69 @@ def collectives(a):
         print(f"{group:<32}{speed:>9}{share:>11}{seconds * 1e6:>9.1f} us{ratio:>8}", flush=True)
 
 
-class Torch:
-    """PyTorch's attention in a process of its own, where a python that has torch is found: $KREF_PYTHON or python3."""
+class Partner:
+    """A script of this directory that times a module's own, in a process of that; where a python that has the module is
+    found: $KREF_PYTHON or python3."""
 
-    def __init__(self):
+    def __init__(self, module, script, cores=None):
         python = os.environ.get("KREF_PYTHON", "python3")
-        found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+        found = subprocess.run([python, "-c", f"import {module}; print({module}.__version__)"], capture_output=True, text=True)
         self.version = found.stdout.strip() if found.returncode == 0 else None
-        script = pathlib.Path(__file__).with_name("torch_attention.py")
-        self.process = subprocess.Popen([python, "-B", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True) if self.version else None
+        self.title = f"{module}: {self.version or 'not found (python3, or KREF_PYTHON=PYTHON)'}"
+        if not self.version:
+            return
+        hold = (lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])) if cores else None
+        path = pathlib.Path(__file__).with_name(script)
+        self.process = subprocess.Popen([python, "-B", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=hold)
 
-    def seconds(self, group, heads, least):
-        self.process.stdin.write(f"{group} {heads} {least}\n")
-        self.process.stdin.flush()
+    def seconds(self, *row):
+        print(*row, file=self.process.stdin, flush=True)
         return float(self.process.stdout.readline())
 
-    def ratio(self, program, group, a):
-        """PyTorch's time over kref's, repetition by repetition in turn; the median."""
-        ours, theirs = [], []
+
+def seconds_of(program, pattern, seconds):
+    """name -> (seconds of one call, counters), each of one repetition."""
+    command = [program, f"--benchmark_filter={pattern}", f"--benchmark_min_time={seconds}", "--benchmark_format=json"]
+    rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["benchmarks"]
+    return {plain(b["name"]): (b["real_time"] / 1e9, b) for b in rows}
+
+
+def torch_ratio(torch, program, group, a):
+    """PyTorch's time over kref's, repetition by repetition in turn; the median."""
+    ours, theirs = [], []
+    for _ in range(a.repetitions):
+        (taken, row), = seconds_of(program, f"^{group}/kref", a.seconds).values()
+        ours.append(taken)
+        theirs.append(torch.seconds(group, int(row["heads"]), a.seconds))
+    return statistics.median(theirs) / statistics.median(ours)
+
+
+def grids(a):
+    """Programs as grids beside raw loops, what a check takes, and plain jnp; all of them in turn."""
+    program = f"{a.build}/bench/bench_grid"
+    groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program))
+    partners = {}
+    for group in groups:
+        if a.filter not in group:
+            continue
+        threads = int(group.split("/")[2].removesuffix("T"))
+        if threads not in partners:
+            partners[threads] = Partner("jax", "jnp_grid.py", threads)
+            if len(partners) == 1:
+                print(partners[threads].title)
+                print(f"{'case':<32}{'kref':>12}{'vs raw':>8}{'vs jnp':>8}{'check':>12}{'of a run':>10}")
+        jnp = partners[threads]
+        times = {}
         for _ in range(a.repetitions):
-            command = [program, f"--benchmark_filter=^{group}/kref", f"--benchmark_min_time={a.seconds}", "--benchmark_format=json"]
-            row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["benchmarks"][0]
-            ours.append(row["real_time"] / 1e9)
-            theirs.append(self.seconds(group, int(row["heads"]), a.seconds))
-        return statistics.median(theirs) / statistics.median(ours)
+            for name, (taken, _) in seconds_of(program, f"^{group}/", a.seconds).items():
+                times.setdefault(name.rsplit("/", 1)[1], []).append(taken)
+            if jnp.version:
+                times.setdefault("jnp", []).append(jnp.seconds(group, a.seconds))
+        median = {who: statistics.median(t) for who, t in times.items()}
+        theirs = f"{median['jnp'] / median['kref']:.2f}" if jnp.version else "-"
+        print(f"{group:<32}{1e6 * median['kref']:>9.1f} us{median['raw'] / median['kref']:>8.2f}{theirs:>8}"
+              f"{1e6 * median['check']:>9.1f} us{median['check'] / median['kref']:>10.2f}", flush=True)
 
 
 def attention(a):
@@ -146,8 +185,8 @@ def attention(a):
     program = f"{a.build}/bench/bench_attention"
     median = lambda rates, name: statistics.median(rates[name])
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if not n.startswith("matmul"))
-    torch = Torch()
-    print(f"torch: {torch.version or 'not found (python3, or KREF_PYTHON=PYTHON)'}")
+    torch = Partner("torch", "torch_attention.py")
+    print(torch.title)
     print(f"{'case':<42}{'kref':>9}{'share':>8}{'vs raw':>8}{'vs torch':>10}")
     for group in groups:
         if a.filter not in group:
@@ -157,7 +196,7 @@ def attention(a):
         kref = median(rates, f"{group}/kref")
         whole = median(rates, f"{group}/read" if decode else f"matmul/f32/{threads}/kref")
         raw = f"{kref / median(rates, f'{group}/raw'):.2f}" if f"{group}/raw" in rates else "-"
-        theirs = f"{torch.ratio(program, group, a):.2f}" if torch.version else "-"
+        theirs = f"{torch_ratio(torch, program, group, a):.2f}" if torch.version else "-"
         print(f"{group:<42}{kref / 1e9:>9.1f}{100 * kref / whole:>7.0f}%{raw:>8}{theirs:>10}", flush=True)
 
 
@@ -174,6 +213,8 @@ def main():
         return collectives(a)
     if a.filter.split("/")[0] in ("attention", "decode"):
         return attention(a)
+    if a.filter.split("/")[0] == "grid":
+        return grids(a)
     program = f"{a.build}/bench/bench_matmul"
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program) if n.split("/")[0] not in ("price", "peak"))
     median = lambda rates, name: statistics.median(rates[name])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs each benchmark of small shapes once and holds its figures against what they must obey; the
 numbers are rows of the collection of cases. Arguments: bench_matmul, bench_check, bench_collectives,
-bench_attention.
+bench_attention, bench_grid.
 """
 import json
 import subprocess
@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-MATMUL, CHECK, COLLECTIVES, ATTENTION = sys.argv[1:5]
+MATMUL, CHECK, COLLECTIVES, ATTENTION, GRID = sys.argv[1:6]
 
 
 def run(program, pattern, *more):
@@ -70,6 +70,21 @@ class BenchTest(unittest.TestCase):
         for b in products:
             threads = int(b["name"].split("/")[2].removesuffix("T"))
             self.assertLess(b["flops"], 2 * threads * peak, b["name"])
+
+    def test_grids(self):
+        """Each is checked before it is timed. A grid is its loops and the DSL's price, which no step of 4096 may hide
+        behind; the machine may be busy, so that only ratios count, and generously."""
+        rows, _ = run(GRID, "^grid/.*/1T/", "--benchmark_min_time=0.02", "--benchmark_repetitions=3",
+                      "--benchmark_enable_random_interleaving=true")
+        least = {}
+        for b in rows:
+            _, name, _, who = b["run_name"].removesuffix("/real_time").split("/")
+            least[name, who] = min(least.get((name, who), 1e12), b["cpu_time"])
+        self.assertEqual(len(least), 5 * 3)
+        for name in {name for name, _ in least}:
+            self.assertLess(least[name, "check"], 10 * least[name, "kref"], name)
+            if name != "probe_4096":
+                self.assertLess(least[name, "kref"], 4 * least[name, "raw"], name)
 
     def test_judgements(self):
         rows, seconds = run(CHECK, "^check/f32/256x256x256/", "--benchmark_min_time=0.001")
