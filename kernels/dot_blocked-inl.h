@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "kernels/dot_bf16-inl.h"
 #include "kernels/dot_panels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -77,6 +78,12 @@ HWY_INLINE void LoadColumns(const T* y, Index stride, Index l, Index j,
     static_cast<void>(y), static_cast<void>(stride), static_cast<void>(l), static_cast<void>(j),
         static_cast<void>(out);
 #endif
+#if HWY_TARGET <= HWY_AVX3
+  } else if constexpr (std::is_base_of_v<BF16Panel, Family>) {
+    const hn::ScalableTag<std::uint16_t> d16;
+    const auto* first = reinterpret_cast<const std::uint16_t*>(y + 2 * l * stride + j);
+    WeaveBF16(hn::LoadU(d16, first), hn::LoadU(d16, first + stride), out);
+#endif
   } else {
     out[0] = LoadWide(d, y + l * stride + j);
     out[1] = LoadWide(d, y + l * stride + j + lanes);
@@ -87,20 +94,28 @@ HWY_INLINE void LoadColumns(const T* y, Index stride, Index l, Index j,
 // that packing has no time of its own.
 template <class Family, class T>
 struct FromStored {
+  static constexpr bool kPacks = true;
   static constexpr Index kPair = Packer<Family, T>::kPair;
   const T* at;  // the stored row of panel row 0
   Index stride;
+  LeastOf<Family> least{};
 
   HWY_INLINE void Load(typename Family::Lane* HWY_RESTRICT y, Index l,
-                       hn::Vec<typename Family::D>* out) const {
+                       hn::Vec<typename Family::D>* out) {
     const typename Family::D d;
     const auto lanes = static_cast<Index>(hn::Lanes(d));
     LoadColumns<Family, T>(at, stride, l, 0, out);
 #pragma GCC unroll 2
-    for (int j = 0; j < kColumnVectors; ++j)
+    for (int j = 0; j < kColumnVectors; ++j) {
+      least.Note(out[j]);
       hn::Store(out[j], d, y + (l * kColumnVectors + j) * lanes);
+    }
   }
   HWY_INLINE void Advance(Index rows) { at += rows * kPair * stride; }
+  HWY_INLINE void Finish(typename Family::Lane* y) const {
+    const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+    least.Store(y + width * kDepth);
+  }
 };
 
 // Some rows of x at one depth, times all of y at that depth. Panels are made just before they are
@@ -218,8 +233,9 @@ void Blocked(const DotArgs& a) {
   const Index rows = std::min(a.m, kBlockRows);
   auto* xp = static_cast<Lane*>(
       dot_scratch(0, static_cast<std::size_t>(rows * kRowStride) * sizeof(Lane)));
-  auto* yp =
-      static_cast<Lane*>(dot_scratch(1, static_cast<std::size_t>(width * kDepth) * sizeof(Lane)));
+  // One more vector, for what panels of some families carry behind them.
+  auto* yp = static_cast<Lane*>(
+      dot_scratch(1, static_cast<std::size_t>(width * (kDepth + 1)) * sizeof(Lane)));
   auto* acc = static_cast<Lane*>(a.acc);
   for (Index k0 = 0; k0 < a.k; k0 += pack.k_step()) {
     const Index k = std::min(pack.k_step(), a.k - k0);

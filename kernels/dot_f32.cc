@@ -17,6 +17,9 @@ void DotAddF32(const DotArgs& a) {
     case DType::kF32:
       return Dot<FloatFamily<float>, float>(a);
     case DType::kBF16:
+#if HWY_TARGET <= HWY_AVX3
+      if (HasBF16Pairs()) return Dot<BF16Pairs, bf16>(a);
+#endif
       return Dot<FloatFamily<float>, bf16>(a);
     case DType::kF16:
       return Dot<FloatFamily<float>, f16>(a);

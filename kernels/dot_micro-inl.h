@@ -22,6 +22,29 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using kref::HWY_NAMESPACE::FusedMulAdd;
 
+// A family whose Step is good for most values only: Family::Careful is the one that does the same
+// for all, from the same panels. Least, BoundOfY and Fits tell which to take (dot_bf16-inl.h).
+template <class Family>
+concept HasCareful = requires {
+  typename Family::Careful;
+};
+struct NoLeast {
+  template <class V>
+  HWY_INLINE void Note(V) {}
+  template <class Lane>
+  HWY_INLINE void Store(Lane*) const {}
+};
+template <class Family>
+struct LeastOfFamily {
+  using type = NoLeast;
+};
+template <HasCareful Family>
+struct LeastOfFamily<Family> {
+  using type = typename Family::Least;
+};
+template <class Family>
+using LeastOf = typename LeastOfFamily<Family>::type;
+
 // Two vectors wide. Rows: as many as leave registers for two vectors of y and one of x: AVX-512 has
 // 32 (12 rows: 24 accumulators; 14 measured no better and leave a larger remainder), AVX2 16 (6
 // rows: 12).
@@ -121,8 +144,9 @@ struct MicroArgs {
 // Where Micro takes the rows of y from: a panel that is there.
 template <class Family>
 struct FromPanel {
+  static constexpr bool kPacks = false;
   HWY_INLINE void Load(typename Family::Lane* HWY_RESTRICT y, Index l,
-                       hn::Vec<typename Family::D>* out) const {
+                       hn::Vec<typename Family::D>* out) {
     const typename Family::D d;
     const auto lanes = static_cast<Index>(hn::Lanes(d));
 #pragma GCC unroll 2
@@ -130,12 +154,28 @@ struct FromPanel {
       out[j] = hn::Load(d, y + (l * kColumnVectors + j) * lanes);
   }
   HWY_INLINE void Advance(Index) {}
+  HWY_INLINE void Finish(typename Family::Lane*) const {}
 };
+
+// Whether Family::Step is good for R rows of x and the panel of y.
+template <class Family, int R>
+HWY_INLINE bool PanelsFit(const MicroArgs<Family>& a) {
+  const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
+  typename Family::Least least;
+  least.Load(a.y + width * kDepth);
+  return least.Reaches(Family::BoundOfY(a.x, R));
+}
+
+// The same call for another family of the same panels.
+template <class Other, class Family>
+HWY_INLINE MicroArgs<Other> As(const MicroArgs<Family>& a) {
+  return {a.x, a.y, a.depth, a.c, a.c_stride, a.c_next, a.from_zero};
+}
 
 // One row of y times R values of x, `l` rows further on.
 template <class Family, int R, class Source, class V>
 HWY_INLINE void MicroStep(const typename Family::Lane* HWY_RESTRICT x,
-                          typename Family::Lane* HWY_RESTRICT y, Index l, const Source& source,
+                          typename Family::Lane* HWY_RESTRICT y, Index l, Source& source,
                           V (&acc)[R][kColumnVectors]) {
   const typename Family::D d;
   V yv[kColumnVectors];
@@ -167,6 +207,11 @@ HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second,
       acc[i][j] = Family::Start(d, acc[i][j], x + i * kRowStride);
     }
   }
+  if constexpr (HasCareful<Family>) {
+    if (!Family::Fits(acc) || !(Source::kPacks || PanelsFit<Family, R>(a)))
+      return Micro<typename Family::Careful, R>(As<typename Family::Careful>(a), first, second,
+                                                source);
+  }
   constexpr Index kRound = 16;
   const typename Family::Lane* next = a.c_next;
   const Index rounds = a.depth / kRound;
@@ -185,6 +230,13 @@ HWY_NOINLINE void Micro(const MicroArgs<Family>& a, Ahead& first, Ahead& second,
     }
   }
   for (Index l = 0; l < a.depth % kRound; ++l) MicroStep<Family, R>(x, y, l, source, acc);
+  source.Finish(a.y);
+  if constexpr (HasCareful<Family> && Source::kPacks) {
+    // The panel is there now and the sums are still what they were.
+    if (!PanelsFit<Family, R>(a))
+      return Micro<typename Family::Careful, R>(As<typename Family::Careful>(a), first, second,
+                                                FromPanel<typename Family::Careful>());
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 2

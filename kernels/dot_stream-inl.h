@@ -43,8 +43,8 @@ template <class Family, class T, int R>
 HWY_NOINLINE void StreamRows(const typename Family::Lane* HWY_RESTRICT x, const T* HWY_RESTRICT y,
                              Index y_stride, Index depth, Index n,
                              typename Family::Lane* HWY_RESTRICT acc, Index acc_stride, Index ahead,
-                             bool from_zero) {
-  constexpr Index kPair = std::is_same_v<Family, PairFamily> ? 2 : 1;
+                             bool from_zero, std::uint32_t bound) {
+  constexpr Index kPair = Packer<Family, T>::kPair;
   const typename Family::D d;
   using V = hn::Vec<typename Family::D>;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
@@ -55,10 +55,14 @@ HWY_NOINLINE void StreamRows(const typename Family::Lane* HWY_RESTRICT x, const 
       sum[i][0] = from_zero ? hn::Zero(d) : hn::LoadU(d, acc + i * acc_stride + j);
       sum[i][1] = from_zero ? hn::Zero(d) : hn::LoadU(d, acc + i * acc_stride + j + lanes);
     }
+    LeastOf<Family> least;
+    bool fits = true;
+    if constexpr (HasCareful<Family>) fits = Family::Fits(sum);
     const typename Family::Lane* xl = x;
     for (Index l = 0; l < depth; ++l, xl += R) {
       V yv[2];
       LoadColumns<Family, T>(y, y_stride, l, j, yv);
+      least.Note(yv[0]), least.Note(yv[1]);
       if (ahead != 0) {
         for (Index p = 0; p < kPair; ++p) {
           const T* next = y + (l * kPair + p) * y_stride + j + ahead;
@@ -72,6 +76,13 @@ HWY_NOINLINE void StreamRows(const typename Family::Lane* HWY_RESTRICT x, const 
         const V xv = hn::Set(d, xl[i]);
         sum[i][0] = Family::Step(d, xv, yv[0], sum[i][0]);
         sum[i][1] = Family::Step(d, xv, yv[1], sum[i][1]);
+      }
+    }
+    if constexpr (HasCareful<Family>) {
+      if (!fits || !least.Reaches(bound)) {  // acc is still what it was
+        StreamRows<typename Family::Careful, T, R>(x, y + j, y_stride, depth, 2 * lanes, acc + j,
+                                                   acc_stride, 0, from_zero, 0);
+        continue;
       }
     }
 #pragma GCC unroll 8
@@ -97,7 +108,7 @@ HWY_INLINE void ForRowGroups(Index rows, const F& f) {
 template <class Family, class T>
 void Stream(const DotArgs& a) {
   using Lane = typename Family::Lane;
-  constexpr Index kPair = std::is_same_v<Family, PairFamily> ? 2 : 1;
+  constexpr Index kPair = Packer<Family, T>::kPair;
   const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * 2;
   const Index n = a.n / width * width, k = a.k / kPair * kPair;
   const Packer<Family, T> pack{terms_of(a.precision)};
@@ -124,10 +135,12 @@ void Stream(const DotArgs& a) {
         const T* yl = y + (k0 + l * kPair) * a.y_stride + j;
         const bool more = l + lc + kStreamDepth <= depth;
         ForRowGroups(a.m, [&](Index i, auto group) HWY_ATTR {
+          std::uint32_t bound = 0;
+          if constexpr (HasCareful<Family>) bound = Family::BoundOfY(rows + i * kRowStride, group);
           StreamRows<Family, T, group>(xp + i * depth + l * group, yl, a.y_stride, lc, nc,
                                        acc + i * a.acc_stride + j, a.acc_stride,
                                        i == 0 && more ? kStreamDepth * kPair * a.y_stride : 0,
-                                       a.from_zero && k0 == 0 && l == 0);
+                                       a.from_zero && k0 == 0 && l == 0, bound);
         });
       }
     }
