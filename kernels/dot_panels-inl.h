@@ -17,10 +17,13 @@
 #include "kernels/dot_args.h"
 #include "kernels/dot_micro-inl.h"
 #include "kernels/dot_pack-inl.h"
+#include "kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kref::detail::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+using kref::HWY_NAMESPACE::Transpose;
 
 template <class T>
 HWY_INLINE void PrefetchRow(const T* row, Index n) {
@@ -43,6 +46,9 @@ struct Packer {
   using Lane = typename Family::Lane;
   using Raw = std::conditional_t<std::is_same_v<Family, PairFamily>, std::int16_t, Lane>;
   static constexpr Index kPair = std::is_same_v<Family, PairFamily> ? 2 : 1;
+
+  // Stored rows that are turned into columns together.
+  static constexpr Index kTogether = 8;
 
   Terms terms;
   // Values of k that fit the panel depth.
@@ -72,6 +78,22 @@ struct Packer {
   void columns(const Side<T>& side, Index r0, Index count, Index k0, Index k,
                const signed char* ranks, Lane* out, Index stride) const {
     constexpr Index kPiece = 128;
+    if constexpr (std::is_same_v<Lane, float>) {
+      if (plain()) {
+        float pieces[kTogether * kPiece];
+        for (Index l = 0; l < k; l += kTogether) {
+          const Index depths = std::min(kTogether, k - l);
+          for (Index i = 0; i < count; i += kPiece) {
+            const Index n = std::min(kPiece, count - i);
+            for (Index j = 0; j < depths; ++j) {
+              WidenRow(side.data + (k0 + l + j) * side.stride + r0 + i, n, pieces + j * kPiece);
+            }
+            Transpose(pieces, kPiece, depths, n, out + i * stride + l, stride);
+          }
+        }
+        return;
+      }
+    }
     Raw piece[kPiece];
     for (Index l = 0; l < k; ++l) {
       const T* src = side.data + (k0 + l) * side.stride + r0;
@@ -120,6 +142,19 @@ struct Packer {
     const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
     if (count < width) std::fill(out, out + width * depth(k), Lane{});
     if (side.along_k) {  // y transposed: one stored row is one panel column
+      if constexpr (std::is_same_v<Lane, float>) {
+        if (plain()) {
+          float stored[kTogether * kRowStride];
+          for (Index j = 0; j < count; j += kTogether) {
+            const Index columns = std::min(kTogether, count - j);
+            for (Index c = 0; c < columns; ++c) {
+              WidenRow(side.data + (j0 + j + c) * side.stride + k0, k, stored + c * kRowStride);
+            }
+            Transpose(stored, kRowStride, columns, k, out + j, width);
+          }
+          return;
+        }
+      }
       alignas(64) Lane row[kDepth];
       for (Index j = 0; j < count; ++j) {
         WidenRow(side.data + (j0 + j) * side.stride + k0, k, row);
