@@ -6,10 +6,6 @@
 
 namespace kref::detail {
 
-struct AttentionSizes {
-  Index batches, heads, groups, queries, keys, depth, width;  // B, H, G, T, S, D, E
-};
-
 // q, k, v, o as [B, heads, rows, columns] whatever the layout, checked; S > 0, tile sizes positive.
 void attention_grid(const AttentionInputs& in, const MutableArrayRef& o,
                     const std::optional<Ref<float, 3>>& lse, const AttentionOptions& options,
