@@ -5,6 +5,7 @@
 #include "kernels/decode_attention.h"
 #include "kernels/dot.h"
 #include "kernels/flash_attention.h"
+#include "kernels/flash_attention_vjp.h"
 #include "kernels/kv_cache.h"
 #include "kernels/load_store.h"
 #include "kernels/matmul.h"

@@ -36,6 +36,15 @@ void softmax_update(const ScoreRule& rule, const BlockMask& mask, const ArrayRef
 // True when no element of x (rows, columns) is infinite or NaN.
 bool all_finite(Ref<const float, 2> x);
 
+// An element that is infinite or NaN, taken out of a block.
+struct OddElement {
+  Index row, column;
+  float value;
+};
+
+// The elements of x that are infinite or NaN; they are 0 in x afterwards.
+std::vector<OddElement> take_odd(Ref<float, 2> x);
+
 // acc (rows, E) += p (rows, keys) v (keys, E), where a key that a row does not see takes no part
 // even if v is infinite or NaN there. v is left without such values.
 void add_values(const BlockMask& mask, Ref<const float, 2> p, Ref<float, 2> v, Ref<float, 2> acc);

@@ -5,18 +5,10 @@
 
 #include "golden/attention_vjp_op.h"
 #include "golden/judge.h"
-#include "tests/attention_case_runs.h"
-#include "tests/attention_vjp_cases.h"
+#include "tests/attention_vjp_case_runs.h"
 
 namespace kref {
 namespace {
-
-Run run_of(const AttentionVjpCase& c) {
-  Run run = request_of(c, "attention.vjp");
-  run.in["ct.o"] = c.ct_o;
-  if (c.has_ct_lse) run.in["ct.lse"] = c.ct_lse;
-  return run;
-}
 
 // The inputs of a run and its ct.o in another element type.
 void convert(Run& run, DType type) {
@@ -82,7 +74,7 @@ TEST_CASE("attention.vjp is right by its own bound for every pair of options") {
     const Levels levels(random);
     const AttentionVjpCase c = make_vjp_case(levels, random);
     pairs.add(levels, c.has_ct_lse);
-    const Run run = run_of(c);
+    const Run run = request_of(c);
     CAPTURE(run.set.dump());
     check_run(run, closest);
   }
@@ -99,7 +91,7 @@ TEST_CASE("attention.vjp in F64 and in types of 8 bits") {
     for (int n = 0; n < 20; ++n) {
       CAPTURE(name_of(type));
       CAPTURE(n);
-      Run run = run_of(make_vjp_case(Levels(random), random));
+      Run run = request_of(make_vjp_case(Levels(random), random));
       convert(run, type);
       check_run(run, closest);
     }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients do not depend, not by one bit, on what rows do not see, on threads, on the SIMD target
+// and on the rows of a block; and take no memory the size of all scores.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include "dsl/threads.h"
+#include "tests/flash_attention_vjp_cases.h"
+#include "tests/simd_targets.h"
+
+namespace kref {
+namespace {
+
+template <class F>
+void overwrite(Array& a, Index at, Index count, const F& value) {
+  with_dtype(a.dtype(), [&]<class T>() {
+    for (Index i = 0; i < count; ++i)
+      a.mutable_elements<T>()[static_cast<std::size_t>(at + i)] = static_cast<T>(value());
+  });
+}
+Array copy_of(const Array& a) {
+  Array out(a.dtype(), a.shape());
+  if (a.bytes() > 0) std::memcpy(out.mutable_data(), a.data(), a.bytes());
+  return out;
+}
+double nan() { return std::numeric_limits<double>::quiet_NaN(); }
+
+// What is looked at: keys (batch, kv head, key), rows, rows with a sink only, elements of the bias.
+struct Seen {
+  std::set<std::tuple<Index, Index, Index>> keys, rows, ends;
+  std::set<Index> bias;
+};
+Seen seen_by(const AttentionVjpCase& c) {
+  Seen seen;
+  AttentionInputs in = c.inputs();
+  in.bias.reset();  // a bias hides nothing
+  AttentionOptions options = c.options;
+  options.fully_masked = FullyMasked::kZero;
+  reference::attention_rows(in, options, [&](const reference::AttentionRow& row) {
+    if (row.kind != reference::AttentionRow::Kind::kSoftmax) return;
+    const std::tuple at{row.batch, row.head, row.query};
+    seen.ends.insert(at);
+    if (!row.keys.empty()) seen.rows.insert(at);
+    for (const auto& key : row.keys) {
+      seen.keys.insert({row.batch, row.head / (c.H / c.G), key.index});
+      if (c.has_bias) seen.bias.insert(reference::bias_offset(c.bias.shape(), row) + key.index);
+    }
+  });
+  return seen;
+}
+
+// The case with a NaN in every place that nobody looks at; counts them.
+AttentionVjpCase poisoned(const AttentionVjpCase& clean, Index& count) {
+  AttentionVjpCase c = clean;
+  for (Array* a : {&c.q, &c.k, &c.v, &c.bias, &c.ct_o, &c.ct_lse}) {
+    if (a->data() != nullptr) *a = copy_of(*a);
+  }
+  const Seen seen = seen_by(c);
+  const auto row = [&](Index heads, Index b, Index h, Index rows, Index r) {
+    return reference::row_index(c.options.layout, b, heads, h, rows, r);
+  };
+  for (Index b = 0; b < c.B; ++b) {
+    for (Index g = 0; g < c.G; ++g) {
+      for (Index j = 0; j < c.S; ++j) {
+        if (seen.keys.count({b, g, j}) != 0) continue;
+        overwrite(c.k, row(c.G, b, g, c.S, j) * c.D, c.D, nan);
+        overwrite(c.v, row(c.G, b, g, c.S, j) * c.E, c.E, nan);
+        ++count;
+      }
+    }
+    for (Index h = 0; h < c.H; ++h) {
+      for (Index i = 0; i < c.T; ++i) {
+        if (seen.ends.count({b, h, i}) == 0)
+          overwrite(c.ct_lse, (b * c.H + h) * c.T + i, 1, nan), ++count;
+        if (seen.rows.count({b, h, i}) != 0) continue;
+        overwrite(c.q, row(c.H, b, h, c.T, i) * c.D, c.D, nan);
+        overwrite(c.ct_o, row(c.H, b, h, c.T, i) * c.E, c.E, nan);
+        ++count;
+      }
+    }
+  }
+  for (Index i = 0; c.has_bias && i < c.bias.size(); ++i) {
+    if (seen.bias.count(i) == 0) overwrite(c.bias, i, 1, nan), ++count;
+  }
+  return c;
+}
+
+TEST_CASE("vjp: NaN in every place that nobody sees changes no bit") {
+  std::mt19937 random(11);
+  Index count = 0;
+  for (int n = 0; n < 160; ++n) {
+    AttentionVjpCase c = make_vjp_case(Levels(random), random);
+    // Under kUniform a row that sees nothing hands its do to all keys.
+    if (c.options.fully_masked == FullyMasked::kUniform)
+      c.options.fully_masked = FullyMasked::kZero;
+    const AttentionVjpCase dirty = poisoned(c, count);
+    CAPTURE(n);
+    CHECK(same_bits(compute_vjp(c), compute_vjp(dirty)));
+  }
+  CHECK(count > 10000);
+}
+
+// One NaN in a row of q or do, or of k or v, is met by the rows and keys that see each other there.
+TEST_CASE("vjp: a NaN reaches the gradients of those that see it and no others") {
+  std::mt19937 random(13);
+  Index reached = 0, spared = 0;
+  for (int n = 0; n < 120; ++n) {
+    AttentionVjpCase c = make_vjp_case(Levels(random), random);
+    c.options.fully_masked = FullyMasked::kZero;
+    c.has_bias = c.has_sinks = false;
+    const Gradients clean = compute_vjp(c);
+    const bool of_row = n % 2 == 0;
+    const auto below = [&](Index most) {
+      return static_cast<Index>(random() % static_cast<unsigned>(most));
+    };
+    const Index b = below(c.B), h = below(c.H), i = below(c.T), j = below(c.S), group = c.H / c.G;
+    const auto row_of = [&](Index head, Index query) {
+      return reference::row_index(c.options.layout, b, c.H, head, c.T, query);
+    };
+    const auto key_of = [&](Index key) {
+      return reference::row_index(c.options.layout, b, c.G, h / group, c.S, key);
+    };
+    AttentionVjpCase dirty = c;
+    if (of_row) {
+      dirty.ct_o = copy_of(c.ct_o);
+      overwrite(dirty.ct_o, row_of(h, i) * c.E, 1, nan);
+    } else {
+      dirty.v = copy_of(c.v);
+      overwrite(dirty.v, key_of(j) * c.E, 1, nan);
+    }
+    const Gradients got = compute_vjp(dirty);
+    std::set<Index> rows, keys;  // whose dq, whose dk become NaN
+    reference::attention_rows(c.inputs(), c.options, [&](const reference::AttentionRow& row) {
+      if (row.batch != b || row.head / group != h / group) return;
+      const bool sees = of_row ? row.head == h && row.query == i
+                               : std::any_of(row.keys.begin(), row.keys.end(),
+                                             [&](const auto& key) { return key.index == j; });
+      if (!sees || row.keys.empty()) return;
+      rows.insert(row_of(row.head, row.query));
+      for (const auto& key : row.keys) keys.insert(key_of(key.index));
+    });
+    CAPTURE(n);
+    const auto compare = [&](const Array& was, const Array& is, Index width,
+                             const std::set<Index>& struck) {
+      const auto item = size_of(was.dtype());
+      for (Index r = 0; r < was.size() / width; ++r) {
+        if (struck.count(r) != 0) {
+          ++reached;
+          for (Index e = 0; e < width; ++e) REQUIRE(std::isnan(is.at(r * width + e)));
+          continue;
+        }
+        ++spared;
+        const auto at = static_cast<std::size_t>(r * width) * item;
+        REQUIRE(std::memcmp(static_cast<const char*>(was.data()) + at,
+                            static_cast<const char*>(is.data()) + at,
+                            static_cast<std::size_t>(width) * item) == 0);
+      }
+    };
+    compare(clean.q, got.q, c.D, rows);
+    compare(clean.k, got.k, c.D, keys);
+    if (!of_row) compare(clean.v, got.v, c.E, {});
+  }
+  CHECK(reached > 300);
+  CHECK(spared > 5000);
+}
+
+TEST_CASE("vjp: the same bits for any number of rows a block, and of heads at a time") {
+  std::mt19937 random(19);
+  for (int n = 0; n < 60; ++n) {
+    AttentionVjpCase c = make_vjp_case(Levels(random), random);
+    c.tile.q = 0;
+    const Gradients first = compute_vjp(c);
+    CAPTURE(n);
+    for (const Index q : {1, 3, 16}) {
+      c.tile.q = q;
+      CHECK(same_bits(first, compute_vjp(c)));
+    }
+  }
+}
+
+TEST_CASE("vjp: the same bits for any number of threads and on every target") {
+  std::mt19937 random(17);
+  for (int n = 0; n < 24; ++n) {
+    AttentionVjpCase c = make_vjp_case(Levels(random), random);
+    const Gradients first = compute_vjp(c);
+    CAPTURE(n);
+    for_each_target([&] {
+      for (const int threads : {1, 2, 3, 8}) {
+        set_threads(threads);
+        CHECK(same_bits(first, compute_vjp(c)));
+      }
+    });
+    set_threads(0);
+  }
+}
+
+TEST_CASE("vjp: no memory the size of all scores") {
+  AttentionVjpCase c;
+  c.B = c.H = c.G = 1, c.T = c.S = 8192, c.D = c.E = 16;
+  const auto digits = [](Index i) { return static_cast<double>(i % 7 - 3); };
+  for (Array* a : {&c.q, &c.k, &c.v, &c.ct_o}) *a = filled(DType::kF32, {1, 1, c.T, c.D}, digits);
+  c.options.causal = Causal::kTopLeft;
+  const auto peak = [] {
+    rusage usage{};
+    REQUIRE(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_maxrss;  // KiB
+  };
+  const long before = peak();
+  const Gradients g = compute_vjp(c);
+  CHECK(!std::isnan(g.k.at(0)));
+  const long inputs = 3 * c.T * c.D * 4 / 1024;  // as much as the outputs
+  MESSAGE("KiB beyond the outputs: ", peak() - before - inputs);
+  CHECK(peak() - before < inputs + 32 * 1024);  // the scores would be 256 MiB
+}
+
+}  // namespace
+}  // namespace kref
