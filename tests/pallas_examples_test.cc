@@ -233,8 +233,7 @@ TEST_CASE("layer normalisation") {
 
 // ---- 6. Tables ----------------------------------------------------------------------------------
 
-// What Pallas reads from scalar prefetch in an index map, a callable of the step reads from an
-// array it captured.
+// What Pallas reads from scalar prefetch in an index map, a callable of the step reads from a table.
 TEST_CASE("gather of blocks by a table") {
   const PallasProgram program("gather_blocks");
   const auto table = program.in<std::int32_t, 1>("s");  // (8)
@@ -242,8 +241,9 @@ TEST_CASE("gather of blocks by a table") {
   for (const Way way : kWays) {
     auto z = program.out<float, 2>("z");  // (16, 4)
     Grid grid("gather");
+    const auto entries = grid.prefetch("s", table);
     const Axis i = grid.parallel("i", 8);
-    const auto from = [&, i](const Step& s) { return Shape<2>{table(s.index(i)), 0}; };
+    const auto from = [=](const Step& s) { return Shape<2>{s[entries](s.index(i)), 0}; };
     const auto xb = grid.in("x", x, {.block = {2, 4}, .index = from});
     const auto zb = grid.out("z", z, {.block = {2, 4}, .index = {i, 0}});
     const Trace trace = execute(grid, way, [&](const Step& s) { copy(s[xb], s[zb]); });

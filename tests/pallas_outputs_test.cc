@@ -139,8 +139,9 @@ TEST_CASE("alias_unvisited: blocks that no step visits keep the input") {
   for (const Way way : kWays) {
     auto z = program.in<float, 1>("x");
     Grid grid("alias_unvisited");
+    const auto table = grid.prefetch("blocks", blocks);
     const Axis i = grid.parallel("i", 2);
-    const auto index = [&, i](const Step& s) { return Shape<1>{blocks(s.index(i))}; };
+    const auto index = [=](const Step& s) { return Shape<1>{s[table](s.index(i))}; };
     const auto xb = grid.in("x", z, {.block = {4}, .index = index});
     const auto zb = grid.out("z", z, {.block = {4}, .index = index});
     execute(grid, way, [&](const Step& s) {

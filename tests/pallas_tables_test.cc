@@ -121,16 +121,17 @@ TEST_CASE("block_sparse_matmul: tables name the blocks, untouched ones keep the 
   for (const Way way : kWays) {
     auto z = program.in<float, 2>("zeros");
     Grid grid("block_sparse_matmul");
+    const auto row = grid.prefetch("rows", rows), col = grid.prefetch("cols", cols);
     const Axis j = grid.parallel("j", 2), t = grid.sequential("t", 6);
-    const auto at_row = [&, j, t](const Step& s) { return Shape<2>{rows(s.index(t)), s.index(j)}; };
-    const auto at_col = [&, j, t](const Step& s) { return Shape<2>{cols(s.index(t)), s.index(j)}; };
+    const auto at_row = [=](const Step& s) { return Shape<2>{s[row](s.index(t)), s.index(j)}; };
+    const auto at_col = [=](const Step& s) { return Shape<2>{s[col](s.index(t)), s.index(j)}; };
     const auto xb = grid.in("x", x, {.block = {squeezed, 8, 8}, .index = {t, 0, 0}});
     const auto yb = grid.in("y", y, {.block = {8, 8}, .index = at_col});
     grid.in("zeros", z, {.block = {8, 8}, .index = at_row});
     const auto zb = grid.out("z", z, {.block = {8, 8}, .index = at_row});
     execute(grid, way, [&](const Step& s) {
       const Index n = s.index(t);
-      if (n == 0 || rows(n) != rows(n - 1)) fill(s[zb], 0.0f);
+      if (n == 0 || s[row](n) != s[row](n - 1)) fill(s[zb], 0.0f);
       dot_add(matrix(s[xb]), s[yb], s[zb]);
     });
     program.expect("z", z);
@@ -146,9 +147,10 @@ TEST_CASE("grouped_matmul, paged_gather: a table in a squeezed dimension") {
       const auto w = grouped.in<float, 3>("w");
       auto z = grouped.out<float, 2>("z");
       Grid grid("grouped_matmul");
+      const auto table = grid.prefetch("group", group);
       const Axis j = grid.parallel("j", 3), i = grid.parallel("i", 5);
-      const auto expert = [&, i, j](const Step& s) {
-        return Shape<3>{group(s.index(i)), 0, s.index(j)};
+      const auto expert = [=](const Step& s) {
+        return Shape<3>{s[table](s.index(i)), 0, s.index(j)};
       };
       const auto xb = grid.in("x", x, {.block = {8, 16}, .index = {i, 0}});
       const auto wb = grid.in("w", w, {.block = {squeezed, 16, 4}, .index = expert});
@@ -164,9 +166,10 @@ TEST_CASE("grouped_matmul, paged_gather: a table in a squeezed dimension") {
       const auto pages = paged.in<float, 3>("pages");
       auto z = paged.out<float, 3>("z");
       Grid grid("paged_gather");
+      const auto entries = grid.prefetch("table", table);
       const Axis b = grid.parallel("b", 2), p = grid.parallel("p", 3);
-      const auto page = [&, b, p](const Step& s) {
-        return Shape<3>{table(s.index(b), s.index(p)), 0, 0};
+      const auto page = [=](const Step& s) {
+        return Shape<3>{s[entries](s.index(b), s.index(p)), 0, 0};
       };
       const auto xb = grid.in("pages", pages, {.block = {squeezed, 8, 4}, .index = page});
       const auto zb = grid.out("z", z, {.block = {squeezed, 8, 4}, .index = {b, p, 0}});
@@ -185,15 +188,16 @@ TEST_CASE("permuted_order, skipped_steps: tables in the index map and in the bod
       auto z = permuted.out<float, 1>("z");
       auto order = permuted.out<I32, 1>("order");
       Grid grid("permuted_order");
+      const auto sources = grid.prefetch("src", src), places = grid.prefetch("dst", dst);
       const Axis i = grid.parallel("i", 6);
-      const auto from = [&, i](const Step& s) { return Shape<1>{src(s.index(i))}; };
-      const auto to = [&, i](const Step& s) { return Shape<1>{dst(s.index(i))}; };
+      const auto from = [=](const Step& s) { return Shape<1>{s[sources](s.index(i))}; };
+      const auto to = [=](const Step& s) { return Shape<1>{s[places](s.index(i))}; };
       const auto xb = grid.in("x", x, {.block = {2}, .index = from});
       const auto zb = grid.out("z", z, {.block = {2}, .index = to});
       const auto ob = grid.out("order", order, {.block = {2}, .index = to});
       execute(grid, way, [&](const Step& s) {
         const Index n = s.index(i);
-        for (Index e = 0; e < 2; ++e) s[zb](e) = s[xb](e) + 1000 * static_cast<float>(src(n));
+        for (Index e = 0; e < 2; ++e) s[zb](e) = s[xb](e) + 1000 * static_cast<float>(s[sources](n));
         fill(s[ob], static_cast<I32>(n));
       });
       permuted.expect("z", z);
@@ -205,6 +209,7 @@ TEST_CASE("permuted_order, skipped_steps: tables in the index map and in the bod
       auto z = skipped.out<float, 2>("z");
       auto ran = skipped.out<I32, 2>("ran");
       Grid grid("skipped_steps");
+      const auto counts = grid.prefetch("steps", steps);
       const Axis i = grid.parallel("i", 4), k = grid.sequential("k", 4);
       const auto xb = grid.in("x", x, {.block = {2, 4}, .index = {i, k}});
       const auto zb = grid.out("z", z, {.block = {2, 4}, .index = {i, 0}});
@@ -214,7 +219,7 @@ TEST_CASE("permuted_order, skipped_steps: tables in the index map and in the bod
           fill(s[zb], 0.0f);
           fill(s[rb], 0);
         }
-        if (s.index(k) >= steps(s.index(i))) return;
+        if (s.index(k) >= s[counts](s.index(i))) return;
         add(s[zb], s[xb], s[zb]);
         for (Index e = 0; e < 8; ++e) s[rb].data()[(e / 4) * s[rb].stride(0) + e % 4] += 1;
       });
