@@ -233,7 +233,8 @@ TEST_CASE("layer normalisation") {
 
 // ---- 6. Tables ----------------------------------------------------------------------------------
 
-// What Pallas reads from scalar prefetch in an index map, a callable of the step reads from a table.
+// What Pallas reads from scalar prefetch in an index map, a callable of the step reads from a
+// table.
 TEST_CASE("gather of blocks by a table") {
   const PallasProgram program("gather_blocks");
   const auto table = program.in<std::int32_t, 1>("s");  // (8)

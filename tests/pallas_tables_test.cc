@@ -197,7 +197,8 @@ TEST_CASE("permuted_order, skipped_steps: tables in the index map and in the bod
       const auto ob = grid.out("order", order, {.block = {2}, .index = to});
       execute(grid, way, [&](const Step& s) {
         const Index n = s.index(i);
-        for (Index e = 0; e < 2; ++e) s[zb](e) = s[xb](e) + 1000 * static_cast<float>(s[sources](n));
+        for (Index e = 0; e < 2; ++e)
+          s[zb](e) = s[xb](e) + 1000 * static_cast<float>(s[sources](n));
         fill(s[ob], static_cast<I32>(n));
       });
       permuted.expect("z", z);

@@ -21,7 +21,8 @@ TOP = {"dsl", "kernels", "sharding", "golden", "bench", "tests", "meson.build", 
        "meson_options.txt", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore", ".ci"}
 UMBRELLAS = {"dsl/dsl.h", "kernels/kernels.h", "sharding/sharding.h", "golden/golden.h"}
 MAX_LINES = 300
-BEHAVIOURS = 67  # of sharding, numbered as in the semantics of JAX's tests; tests/behaviours.tsv
+# Numbered as in the semantics of JAX's tests; tests/behaviours.tsv. Of sharding, and of one core's Pallas (P1, ...).
+BEHAVIOURS = {str(n) for n in range(1, 68)} | {f"P{n}" for n in (*range(1, 63), *range(80, 99))}
 SOURCE = {".h", ".cc", ".py"}
 TEXT = SOURCE | {".md", ".build", ".txt", ".tsv"}
 
@@ -156,17 +157,19 @@ def check_behaviours():
     table, cases, seen = ROOT / "tests/behaviours.tsv", {}, set()
     for number, line in enumerate(table.read_text(encoding="utf-8").split("\n")[1:-1], 2):
         behaviour, path, case = line.split("\t")
-        seen.add(int(behaviour))
+        seen.add(behaviour)
         if path == "-":
             continue
         if path not in cases:
             text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
-            literals = re.findall(r'TEST_CASE\(\s*((?:"(?:\\.|[^"\\])*"\s*)+)', text)
+            literals = re.findall(r'TEST_CASE(?:_TEMPLATE)?\(\s*((?:"(?:\\.|[^"\\])*"\s*)+)', text)
             cases[path] = {"".join(re.findall(r'"((?:\\.|[^"\\])*)"', literal)) for literal in literals}
         if case not in cases[path]:
             fail("tests/behaviours.tsv", number, f"no test case '{case}' in {path}")
-    for behaviour in sorted(set(range(1, BEHAVIOURS + 1)) - seen):
+    for behaviour in sorted(BEHAVIOURS - seen):
         fail("tests/behaviours.tsv", 0, f"behaviour {behaviour} is missing")
+    for behaviour in sorted(seen - BEHAVIOURS):
+        fail("tests/behaviours.tsv", 0, f"behaviour {behaviour} is none")
 
 
 INSTALLED = installed_headers()
