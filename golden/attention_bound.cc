@@ -42,14 +42,22 @@ AttentionBounds::AttentionBounds(const AttentionRun& run)
       errors_(run),
       unit_(errors_.unit()),
       tiny_(errors_.tiny()),
-      v_repeats_(column_repeats(run.in.v, run.options.layout)) {}
+      v_repeats_(std::make_shared<const std::vector<Repeats>>(
+          column_repeats(run.in.v, run.options.layout))) {}
+
+AttentionBounds::AttentionBounds(const AttentionRun& run, const AttentionBounds& same)
+    : run_(run),
+      errors_(run, same.errors_),
+      unit_(same.unit_),
+      tiny_(same.tiny_),
+      v_repeats_(same.v_repeats_) {}
 
 void AttentionBounds::Columns::clear(std::size_t width) {
   for (auto* sums : {&magnitude, &values, &spread, &likely, &worst}) sums->assign(width, 0.0);
 }
 
 void AttentionBounds::weigh(const AttentionRow& row) {
-  const std::vector<LogitErrors::Error>& errors = errors_(row);
+  const std::vector<LogitErrors::Error>& errors = errors_(row, kv_head_);
   keys_.clear();
   const double log_denominator = std::log(row.denominator);
   const auto factor = [&](double weight, double log_weight, double error, Total& total) {
@@ -117,15 +125,14 @@ void AttentionBounds::bound_o(const AttentionRow& row, double squares) {
   const double p_tiny = std::max(flush_limit(p), smallest_normal(p) * unit_roundoff(p)) + tiny_;
   const auto n = static_cast<Index>(keys_.size());
   const auto terms = static_cast<double>(n);
-  const Index group = row.head / (run_.heads / run_.groups);
-  const Index first = (row.batch * run_.groups + group) * run_.width;
+  const Index first = (row.batch * run_.groups + kv_head_) * run_.width;
   for (std::size_t e = 0; e < row.o.size(); ++e) {
     const double o = row.o[e];
     if (!std::isfinite(o)) continue;
     const double magnitude = columns_.magnitude[e], spread = columns_.spread[e];
     const auto at_most = [spread](double moved) { return moved <= spread ? moved : spread; };
     const double fixed = p_tiny * columns_.values[e] + (magnitude > 0 ? tiny_ : 0);
-    const double v_squares = v_repeats_[static_cast<std::size_t>(first) + e].squares[0];
+    const double v_squares = (*v_repeats_)[static_cast<std::size_t>(first) + e].squares[0];
     const double numerator = likely_steps(n, std::min(squares, v_squares));
     const double denominator = likely_steps(n, squares);
     out_.likely[e] = at_most(columns_.likely[e] / likely_.down) + fixed +
@@ -199,6 +206,11 @@ void AttentionBounds::set_overflow(const AttentionRow& row) {
 }
 
 const RowBounds& AttentionBounds::operator()(const AttentionRow& row) {
+  return (*this)(row, row.head / (run_.heads / run_.groups));
+}
+
+const RowBounds& AttentionBounds::operator()(const AttentionRow& row, Index kv_head) {
+  kv_head_ = kv_head;
   out_.likely.assign(row.o.size(), 0.0);
   out_.worst.assign(row.o.size(), 0.0);
   out_.lse_likely = out_.lse_worst = 0;

@@ -44,6 +44,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "golden/attention_logits.h"
@@ -64,9 +65,13 @@ class AttentionBounds {
  public:
   // `run` must outlive it.
   explicit AttentionBounds(const AttentionRun& run);
+  // Of a run of the arrays q, k and v that `same` is of, under other options.
+  AttentionBounds(const AttentionRun& run, const AttentionBounds& same);
 
   // `row` as attention_rows hands it out for `run` without p_dtype.
   const RowBounds& operator()(const reference::AttentionRow& row);
+  // The same where the row reads that kv head, right or wrong.
+  const RowBounds& operator()(const reference::AttentionRow& row, Index kv_head);
 
  private:
   struct Key {
@@ -98,8 +103,9 @@ class AttentionBounds {
 
   const AttentionRun& run_;
   LogitErrors errors_;
-  double unit_, tiny_;              // unit roundoff of the accumulator, its smallest normal number
-  std::vector<Repeats> v_repeats_;  // of the columns
+  double unit_, tiny_;  // unit roundoff of the accumulator, its smallest normal number
+  std::shared_ptr<const std::vector<Repeats>> v_repeats_;  // of the columns
+  Index kv_head_ = 0;                                      // of the row
   std::vector<Key> keys_;
   Columns columns_;
   Total likely_, worst_;

@@ -2,27 +2,13 @@
 // What the outputs of an attention run ought to hold: value, bounds and blocks of every element.
 #include <algorithm>
 
-#include "golden/attention_bound.h"
+#include "golden/attention_faults.h"
+#include "golden/attention_row.h"
 
 namespace kref {
 namespace {
 
 using reference::AttentionRow;
-
-Expectation empty(const char* name, std::size_t size) {
-  Expectation e;
-  e.output = name;
-  e.value.resize(size);
-  e.likely.resize(size);
-  e.worst.resize(size);
-  return e;
-}
-
-void set_overflow(Expectation& e, std::size_t at, std::uint8_t bits) {
-  if (bits == Expectation::kNoOverflow) return;
-  if (e.overflow.empty()) e.overflow.assign(e.value.size(), Expectation::kNoOverflow);
-  e.overflow[at] = bits;
-}
 
 // One block is what published kernels compute at a time: the rows of one q block of one head.
 Blocks blocks(const AttentionRun& run, bool lse) {
@@ -51,7 +37,7 @@ std::vector<Expectation> expect_attention(const Run& given) {
   const AttentionRun run = read_attention(given);
   const auto rows = static_cast<std::size_t>(run.batches * run.heads * run.queries);
   const auto width = static_cast<std::size_t>(run.width);
-  Expectation o = empty("o", rows * width), lse = empty("lse", rows);
+  Expectation o = bounded_output("o", rows * width), lse = bounded_output("lse", rows);
   o.blocks = blocks(run, false), lse.blocks = blocks(run, true);
 
   // Probabilities stay as they are: machines round them after different shifts, so the value in the
@@ -64,17 +50,13 @@ std::vector<Expectation> expect_attention(const Run& given) {
     const RowBounds& b = bounds(row);
     const auto first = static_cast<std::size_t>(
         reference::o_offset(exact.layout, run.heads, run.queries, run.width, row));
-    for (std::size_t e = 0; e < width; ++e) {
-      o.value[first + e] = row.o[e];
-      o.likely[first + e] = b.likely[e];
-      o.worst[first + e] = b.worst[e];
-      set_overflow(o, first + e, b.overflow[e]);
-    }
-    lse.value[at] = row.lse, lse.likely[at] = b.lse_likely, lse.worst[at] = b.lse_worst;
-    set_overflow(lse, at, b.lse_overflow);
+    put_o(o, first, row, b);
+    put_lse(lse, at, row, b);
     ++at;
   });
 
+  o.alternatives = attention_faults(given, "o");
+  lse.alternatives = attention_faults(given, "lse");
   std::vector<Expectation> out;
   if (given.out.contains("o")) out.push_back(std::move(o));
   if (given.out.contains("lse")) out.push_back(std::move(lse));

@@ -29,8 +29,11 @@ LogitErrors::LogitErrors(const AttentionRun& run)
       unit_(run.dtype() == DType::kF64 ? 2 * unit_roundoff(DType::kF64)
                                        : unit_roundoff(DType::kF32)),
       tiny_(smallest_normal(run.dtype() == DType::kF64 ? DType::kF64 : DType::kF32)),
-      q_repeats_(row_repeats(run.in.q)),
-      k_repeats_(row_repeats(run.in.k)) {}
+      repeats_(std::make_shared<const RowRepeats>(
+          RowRepeats{row_repeats(run.in.q), row_repeats(run.in.k)})) {}
+
+LogitErrors::LogitErrors(const AttentionRun& run, const LogitErrors& same)
+    : run_(run), unit_(same.unit_), tiny_(same.tiny_), repeats_(same.repeats_) {}
 
 double LogitErrors::score(const AttentionRow::Key& key, double steps, double slack) const {
   return std::isfinite(key.score) ? (steps + 4 * slack) * unit_ * key.magnitude : 0;
@@ -48,18 +51,18 @@ double LogitErrors::logit(const AttentionRow::Key& key, double maximum, double s
   return error + 2 * slack * unit_ * std::fabs(key.logit - maximum);
 }
 
-const std::vector<LogitErrors::Error>& LogitErrors::operator()(const AttentionRow& row) {
+const std::vector<LogitErrors::Error>& LogitErrors::operator()(const AttentionRow& row,
+                                                               Index kv_head) {
   const auto squares = [&](const std::vector<Repeats>& repeats, Index heads, Index h, Index rows,
                            Index r) {
     const Index at = reference::row_index(run_.options.layout, row.batch, heads, h, rows, r);
     return repeats[static_cast<std::size_t>(at)].squares[0];
   };
-  const Index group = row.head / (run_.heads / run_.groups);
   const auto depth = static_cast<double>(run_.depth);
-  const double q_squares = squares(q_repeats_, run_.heads, row.head, run_.queries, row.query);
+  const double q_squares = squares(repeats_->q, run_.heads, row.head, run_.queries, row.query);
   errors_.clear();
   for (const AttentionRow::Key& key : row.keys) {
-    const double k_squares = squares(k_repeats_, run_.groups, group, run_.keys, key.index);
+    const double k_squares = squares(repeats_->k, run_.groups, kv_head, run_.keys, key.index);
     Error e;
     e.score_likely = score(key, likely_steps(run_.depth, std::min(q_squares, k_squares)), 1);
     e.score_worst = score(key, depth, 2);

@@ -7,6 +7,7 @@
 //     d_j = slope c_j + 8 u |s_j| [both under a soft cap only, else c_j] + 2 u |s_j - m|.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "golden/attention_op.h"
@@ -31,10 +32,15 @@ class LogitErrors {
 
   // `run` must outlive it.
   explicit LogitErrors(const AttentionRun& run);
+  // Of a run of the same q and k, under other options.
+  LogitErrors(const AttentionRun& run, const LogitErrors& same);
 
-  // Of the keys of `row`, in their order; until the next call. `row` as attention_rows hands it out
-  // for the run.
-  const std::vector<Error>& operator()(const reference::AttentionRow& row);
+  // Of the keys of `row`, which reads that kv head, in their order; until the next call. `row` as
+  // attention_rows hands it out for the run.
+  const std::vector<Error>& operator()(const reference::AttentionRow& row, Index kv_head);
+  const std::vector<Error>& operator()(const reference::AttentionRow& row) {
+    return (*this)(row, row.head / (run_.heads / run_.groups));
+  }
   // Of its sink.
   Error sink(const reference::AttentionRow& row) const;
 
@@ -52,7 +58,10 @@ class LogitErrors {
 
   const AttentionRun& run_;
   double unit_, tiny_;
-  std::vector<Repeats> q_repeats_, k_repeats_;  // of the rows
+  struct RowRepeats {
+    std::vector<Repeats> q, k;
+  };
+  std::shared_ptr<const RowRepeats> repeats_;
   std::vector<Error> errors_;
   std::vector<double> sorted_;
 };

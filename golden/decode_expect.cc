@@ -4,21 +4,14 @@
 #include <algorithm>
 
 #include "dsl/flat_index.h"
-#include "golden/attention_bound.h"
+#include "golden/attention_faults.h"
+#include "golden/attention_row.h"
 #include "golden/decode_op.h"
 
 namespace kref {
 namespace {
 
 using reference::AttentionRow;
-
-Expectation bounded(const char* name, std::size_t size) {
-  Expectation e;
-  e.output = name;
-  e.value.resize(size), e.likely.resize(size), e.worst.resize(size);
-  e.overflow.assign(size, Expectation::kNoOverflow);
-  return e;
-}
 
 Expectation copied(const char* name, const Array& cache) {
   Expectation e;
@@ -45,24 +38,27 @@ void place(Expectation& e, const Run& run, std::vector<Index> shape) {
 
 }  // namespace
 
+AttentionRun as_attention(const DecodeRun& decode, const reference::DecodeAsAttention& as) {
+  return {.in = as.in,
+          .options = as.options,
+          .out_dtype = decode.out_dtype,
+          .batches = decode.batches,
+          .heads = decode.heads,
+          .groups = decode.groups,
+          .queries = 1,
+          .keys = decode.slots,
+          .depth = decode.depth,
+          .width = decode.width};
+}
+
 std::vector<Expectation> expect_decode(const Run& run) {
   const DecodeRun decode = read_decode(run);
   const reference::DecodeAsAttention as(decode.in, decode.options);
-  const AttentionRun attention{.in = as.in,
-                               .options = as.options,
-                               .out_dtype = decode.out_dtype,
-                               .batches = decode.batches,
-                               .heads = decode.heads,
-                               .groups = decode.groups,
-                               .queries = 1,
-                               .keys = decode.slots,
-                               .depth = decode.depth,
-                               .width = decode.width};
+  const AttentionRun attention = as_attention(decode, as);
   const auto rows = static_cast<std::size_t>(decode.batches * decode.heads);
   const auto width = static_cast<std::size_t>(decode.width);
-  Expectation o = bounded("o", rows * width), lse = bounded("lse", rows);
-  const Index last = cdiv(decode.slots, kAttentionKeyBlock) - 1;
-  const std::string steps = last < 0 ? "" : last == 0 ? "ik=0" : "ik=0.." + std::to_string(last);
+  Expectation o = bounded_output("o", rows * width), lse = bounded_output("lse", rows);
+  const std::string steps = attention_steps("ik", decode.slots, kAttentionKeyBlock);
   o.blocks = {.axes = {"batch", "head", "e"},
               .extents = {1, 1, std::max<Index>(1, decode.width)},
               .steps = steps};
@@ -74,17 +70,13 @@ std::vector<Expectation> expect_decode(const Run& run) {
   std::size_t at = 0;
   reference::attention_rows(as.in, exact, [&](const AttentionRow& row) {
     const RowBounds& b = bounds(row);
-    const std::size_t first = at * width;
-    for (std::size_t e = 0; e < width; ++e) {
-      o.value[first + e] = row.o[e];
-      o.likely[first + e] = b.likely[e], o.worst[first + e] = b.worst[e];
-      o.overflow[first + e] = b.overflow[e];
-    }
-    lse.value[at] = row.lse, lse.likely[at] = b.lse_likely, lse.worst[at] = b.lse_worst;
-    lse.overflow[at] = b.lse_overflow;
+    put_o(o, at * width, row, b);
+    put_lse(lse, at, row, b);
     ++at;
   });
 
+  o.alternatives = decode_faults(run, "o");
+  lse.alternatives = decode_faults(run, "lse");
   std::vector<Expectation> out;
   const auto add = [&](Expectation e, std::vector<Index> shape) {
     place(e, run, std::move(shape));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "golden/attention_op.h"
 #include "golden/operation.h"
 #include "kernels/reference_decode.h"
 
@@ -29,6 +30,9 @@ struct DecodeRun {
 
 // Reads and checks everything but the outputs and the placement. Error that names what is wrong.
 DecodeRun read_decode(const Run& run);
+
+// The same request as attention of one row a sequence. Views what `as` views.
+AttentionRun as_attention(const DecodeRun& decode, const reference::DecodeAsAttention& as);
 
 // Refuses a placement other than heads and batch over one axis of the mesh.
 void check_decode_placement(const Run& run, const DecodeRun& decode);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dsl/ref.h"
+#include "dsl/array.h"
 
 namespace kref {
 
@@ -46,12 +46,19 @@ struct Hypothesis {
 
 struct Expectation;
 
-// Another request under which the output might be right: the user may have named the wrong one.
+// Another request under which the output might be right: the user may have named the wrong one. Or,
+// under `fault`, a wrong program that the operation can simulate whole: a pattern, not a hint.
 struct Alternative {
-  std::string name;  // "precision bf16"
+  std::string name;  // "precision bf16"; "window one too long"
   // A quick look at one element: false when its value rules the alternative out. May be absent.
   std::function<bool(Index element, double actual)> plausible = {};
-  std::function<Expectation()> expect;  // of the same output
+  // Of the same output; `actual` is what it is, for what has to be looked up there.
+  std::function<Expectation(const Array& actual)> expect;
+  bool fault = false;
+  double choices = 1;  // equally likely programs that it chose from, by what `actual` holds
+  // Which of the faults of that name: "the left side shows one key more". After `expect`. May be
+  // absent.
+  std::function<std::string()> detail = {};
 };
 
 struct Expectation {

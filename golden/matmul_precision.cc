@@ -67,7 +67,7 @@ std::vector<Alternative> other_precisions(const Run& run) {
         return one->plausible(element, actual, precision);
       };
     }
-    other.expect = [run, precision] {
+    other.expect = [run, precision](const Array&) {
       Run changed = run;
       changed.set["precision"] = name_of(precision);
       return std::move(expect_sharded_matmul(changed).at(0));

@@ -81,7 +81,7 @@ Alternative other(const Run& given, const std::string& output, const std::string
     return !std::isfinite(actual) || !std::isfinite(e.value[at]) || !e.overflow.empty() ||
            std::fabs(actual - e.value[at]) <= e.likely[at];
   };
-  out.expect = [changed, of] { return of(*changed); };
+  out.expect = [changed, of](const Array&) { return of(*changed); };
   return out;
 }
 

@@ -143,6 +143,17 @@ WrongElements find_wrong(const Compared& c) {
   return wrong;
 }
 
+namespace {
+
+// "tile missing or strict causal".
+std::string either(const std::vector<Guess>& guesses) {
+  std::string out;
+  for (const Guess& g : guesses) out += (out.empty() ? "" : " or ") + g.pattern;
+  return out;
+}
+
+}  // namespace
+
 Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   const double past = past_range(c.dtype());
   Index odd = 0;  // wrong elements that are not finite although they should be
@@ -166,8 +177,20 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   detail::guess_transposed(c, wrong, guesses);
   detail::guess_scaled(c, wrong, guesses);
   detail::guess_hypotheses(c, wrong, guesses);
-  // Non-finite values that nothing above accounts for are a kind of their own.
-  if (all_odd && guesses.empty()) return non_finite();
+  std::vector<Guess> faults;
+  detail::guess_faults(c, wrong, faults);
+  // Non-finite values that nothing above accounts for are a kind of their own. That they are what a
+  // fault leaves behind says little: they are all alike.
+  if (all_odd && guesses.empty()) {
+    Guess guess = non_finite();
+    if (!faults.empty()) guess.detail += ", as with " + either(faults);
+    return guess;
+  }
+  // A fault that leaves no number open says more than a factor that was looked for.
+  if (!faults.empty()) {
+    std::erase_if(guesses, [](const Guess& g) { return g.pattern == "scaled by c"; });
+    guesses.insert(guesses.end(), faults.begin(), faults.end());
+  }
   // Two tiles side by side swapped are also their rows turned by half; the former says it.
   const auto moves_tiles = [](const Guess& g) { return g.moves_tiles; };
   if (guesses.size() == 2 && guesses[0].pattern == "tiles swapped") {
@@ -179,11 +202,7 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   }
 
   if (guesses.size() == 1 && guesses[0].sure) return guesses[0];
-  if (guesses.size() > 0) {
-    std::string either;
-    for (const Guess& g : guesses) either += (either.empty() ? "" : " or ") + g.pattern;
-    return {"unknown", "perhaps " + either};
-  }
+  if (guesses.size() > 0) return {"unknown", "perhaps " + either(guesses)};
   if (odd > 0) {
     return {"unknown", std::to_string(odd) + " of the wrong elements are not finite"};
   }

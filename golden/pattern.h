@@ -24,7 +24,8 @@ struct WrongElements {
 WrongElements find_wrong(const Compared& c);
 
 // pattern: "tile missing", "tiles swapped", "shard swapped", "rows shifted", "transposed", "scaled
-// by c", "sign", "non-finite", a Hypothesis' pattern ("last k block dropped"), or "unknown".
+// by c", "sign", "non-finite", a Hypothesis' pattern ("last k block dropped"), the name of an
+// Alternative that is a fault ("strict causal"), or "unknown".
 struct Guess {
   std::string pattern, detail;
   bool sure = true;  // false: it explains everything, but so might chance; it only rules out others
@@ -45,6 +46,8 @@ void guess_rows(const Compared& c, const WrongElements& wrong, std::vector<Guess
 void guess_transposed(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
 void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
 void guess_hypotheses(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
+// The alternatives that are faults, and that explain every element of the output (alternatives.cc).
+void guess_faults(const Compared& c, const WrongElements& wrong, std::vector<Guess>& guesses);
 
 // Evidence in bits. When element i is off by d and a guess explains its value within a tolerance
 // t, a value thrown at random over a range of d would have done so with probability about t / d.

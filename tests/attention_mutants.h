@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong attention kernels: each fault is a run of the definition with one rule changed, rounded as
-// a machine would.
+// Wrong attention kernels, for the tests of the judge: runs of the definition with one rule
+// changed. Written apart from the judge's own simulations, over masks of all that a row sees.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "golden/attention_op.h"
+#include "golden/decode_op.h"
 #include "golden/judge.h"
 
 namespace kref {
@@ -19,46 +21,105 @@ namespace kref {
 // The definition is what these kernels are made of.
 using namespace reference;
 
-// A kernel to be made wrong: the run's inputs and options, and which keys each row sees.
+// A kernel to be made wrong: inputs and options, and which keys each row sees.
 struct Kernel {
   AttentionInputs in;
   AttentionOptions options;
   Index heads, groups, queries, keys;
-  Array visible;              // BOOL [B, H, T, S]
-  std::vector<Array> copies;  // owners of changed inputs
-  bool zeros = false;
+  Array open;                                // BOOL [B, H, T, S]: by mask, segments and lengths
+  mutable Array visible;                     // that, and by position
+  std::vector<Index> last;                   // of each sequence: the last key that its length shows
+  bool decode = false;                       // a row's position is `last`
+  std::vector<Array> copies;                 // owners of changed inputs
+  std::function<Index(Index head)> kv_head;  // where it is wrong
+  bool zeros = false;                        // outputs nothing else
 
-  bool& sees(Index b, Index h, Index i, Index j) {
-    auto all = visible.mutable_elements<bool>();
+  // Keys position - left .. position + right, causal included.
+  std::optional<Index> left, right;
+  Index position(Index b, Index i) const {
+    if (decode) return last[static_cast<std::size_t>(b)];
+    return options.causal == Causal::kBottomRight ? keys - queries + i : i;
+  }
+  bool at_position(Index b, Index i, Index j) const {
+    const Index ahead = j - position(b, i);
+    return (!left || -ahead <= *left) && (!right || ahead <= *right);
+  }
+  bool& opens(Index b, Index h, Index i, Index j) {
+    auto all = open.mutable_elements<bool>();
     return all[static_cast<std::size_t>(((b * heads + h) * queries + i) * keys + j)];
   }
-  Index position(Index i) const {
-    return options.causal == Causal::kBottomRight ? keys - queries + i : i;
+  void change_open(const std::function<bool(Index b, Index h, Index i, Index j, bool)>& rule) {
+    for (Index b = 0; b < open.extent(0); ++b)
+      for (Index h = 0; h < heads; ++h)
+        for (Index i = 0; i < queries; ++i)
+          for (Index j = 0; j < keys; ++j) {
+            bool& is = opens(b, h, i, j);
+            is = rule(b, h, i, j, is);
+          }
   }
 };
 
-// All that decides what a row sees goes into one mask; a fault of visibility changes the mask.
 inline Kernel right_kernel(const AttentionRun& run) {
+  const std::vector<Index> shape = {run.batches, run.heads, run.queries, run.keys};
   Kernel k{.in = run.in,
            .options = run.options,
            .heads = run.heads,
            .groups = run.groups,
            .queries = run.queries,
            .keys = run.keys,
-           .visible = Array(DType::kBool,
-                            std::vector<Index>{run.batches, run.heads, run.queries, run.keys}),
-           .copies = {}};
+           .open = Array(DType::kBool, shape),
+           .visible = {},
+           .last = {},
+           .copies = {},
+           .kv_head = {},
+           .left = run.options.window.left,
+           .right = run.options.window.right};
+  if (run.options.causal != Causal::kNone) k.right = std::min<Index>(0, k.right.value_or(0));
+  for (Index b = 0; b < run.batches; ++b) {
+    k.last.push_back(
+        (run.in.kv_lengths ? run.in.kv_lengths->ref<const std::int32_t, 1>()(b) : run.keys) - 1);
+  }
   // Biases of -infinity leave a key visible but hide it in a dead row; without the bias none is.
   AttentionInputs plain = run.in;
   plain.bias.reset();
-  attention_rows(plain, run.options, [&](const AttentionRow& row) {
-    for (const auto& key : row.keys) k.sees(row.batch, row.head, row.query, key.index) = true;
+  AttentionOptions anywhere = run.options;
+  anywhere.causal = Causal::kNone, anywhere.window = {};
+  attention_rows(plain, anywhere, [&](const AttentionRow& row) {
+    for (const auto& key : row.keys) k.opens(row.batch, row.head, row.query, key.index) = true;
   });
   return k;
 }
 
-// The inputs and options with which the definition does what the kernel does.
+// Decode: attention of one row a sequence, over the keys its length shows.
+inline Kernel right_kernel(const DecodeRun& run, const reference::DecodeAsAttention& as) {
+  AttentionRun attention = as_attention(run, as);
+  attention.in.mask.reset();
+  attention.in.kv_lengths = run.in.lengths;
+  Kernel k = right_kernel(attention);
+  k.decode = true;
+  k.left = run.options.window.left;
+  return k;
+}
+
+// With a mask of its own.
+inline Kernel copied(const Kernel& kernel) {
+  Kernel out = kernel;
+  out.open = Array(DType::kBool, kernel.open.shape());
+  std::ranges::copy(kernel.open.elements<bool>(), out.open.mutable_elements<bool>().begin());
+  return out;
+}
+
+// The inputs and options with which the definition does what the kernel does. Views the kernel.
 inline std::pair<AttentionInputs, AttentionOptions> request_of(const Kernel& k) {
+  k.visible = copied(k).open;
+  auto visible = k.visible.mutable_elements<bool>();
+  std::size_t at = 0;
+  for (Index b = 0; b < k.visible.extent(0); ++b)
+    for (Index h = 0; h < k.heads; ++h)
+      for (Index i = 0; i < k.queries; ++i)
+        for (Index j = 0; j < k.keys; ++j, ++at) {
+          visible[at] = visible[at] && k.at_position(b, i, j);
+        }
   AttentionInputs in = k.in;
   in.mask = k.visible.ref();
   in.q_segment_ids.reset(), in.kv_segment_ids.reset(), in.kv_lengths.reset();
@@ -68,19 +129,7 @@ inline std::pair<AttentionInputs, AttentionOptions> request_of(const Kernel& k) 
   return {in, options};
 }
 
-using Rule = std::function<bool(const Kernel&, Index b, Index h, Index i, Index j, bool seen)>;
-inline void change_visibility(Kernel& k, const Rule& rule) {
-  for (Index b = 0; b < k.visible.extent(0); ++b)
-    for (Index h = 0; h < k.heads; ++h)
-      for (Index i = 0; i < k.queries; ++i)
-        for (Index j = 0; j < k.keys; ++j) {
-          bool& seen = k.sees(b, h, i, j);
-          seen = rule(k, b, h, i, j, seen);
-        }
-}
-
-// q with its heads reordered so that head h reads the kv head that `group` says, in a kernel whose
-// map is right: k and v are expanded to one kv head a query head.
+// k or v with one kv head a query head: head h gets the one that `group` says.
 inline Array expanded(const ArrayRef& a, Layout layout, Index heads,
                       const std::function<Index(Index)>& group) {
   std::vector<Index> shape(a.shape().begin(), a.shape().end());
@@ -100,113 +149,107 @@ inline Array expanded(const ArrayRef& a, Layout layout, Index heads,
   return out;
 }
 
+inline bool read_kv_heads(Kernel& k, const std::function<Index(Index)>& group) {
+  if (k.groups == 1) return false;
+  k.copies.push_back(expanded(k.in.k, k.options.layout, k.heads, group));
+  k.copies.push_back(expanded(k.in.v, k.options.layout, k.heads, group));
+  k.kv_head = group;
+  k.in.k = k.copies[0].ref(), k.in.v = k.copies[1].ref();
+  return true;
+}
+
 struct Mutant {
   const char* name;
+  const char* pattern;                    // what the report may call it
   std::function<bool(Kernel&)> break_it;  // false: the fault does not apply to the run
 };
 
-inline Index right_end(const Kernel& k) {  // last key ahead of the position that is seen
-  const Index window = k.options.window.right.value_or(k.keys + k.queries);
-  return k.options.causal == Causal::kNone ? window : std::min<Index>(0, window);
-}
-
+// Faults of the kernel.
 inline const std::vector<Mutant>& mutants() {
+  using K = Kernel;
+  const auto causal = [](const K& k) { return k.options.causal != Causal::kNone; };
   static const std::vector<Mutant> all = {
-      {"causal shows one key too many",
-       [](Kernel& k) {
-         if (k.options.causal == Causal::kNone) return false;
-         change_visibility(k, [](const Kernel& c, Index, Index, Index i, Index j, bool seen) {
-           return seen || j == c.position(i) + 1;
-         });
+      {"causal shows one key too many", "causal off by one",
+       [=](K& k) { return causal(k) && k.right == 0 && (k.right = 1, true); }},
+      {"strict causal", "strict causal", [=](K& k) { return causal(k) && (k.right = -1, true); }},
+      {"causal ignored", "causal ignored",
+       [=](K& k) { return causal(k) && (k.right = k.options.window.right, true); }},
+      {"left side one too long", "window one too long",
+       [](K& k) { return k.left && (k.left = *k.left + 1, true); }},
+      {"left side one too short", "window one too short",
+       [](K& k) { return k.left && (k.left = *k.left - 1, true); }},
+      {"right side one too long", "window one too long",
+       [=](K& k) { return k.right && !causal(k) && (k.right = *k.right + 1, true); }},
+      {"right side one too short", "window one too short",
+       [=](K& k) { return k.right && !causal(k) && (k.right = *k.right - 1, true); }},
+      {"window ignored", "window ignored",
+       [=](K& k) {
+         if (!k.options.window.left && !k.left && !k.options.window.right) return false;
+         k.left.reset();
+         if (!causal(k)) k.right.reset();
          return true;
        }},
-      {"strict causal",
-       [](Kernel& k) {
-         if (k.options.causal == Causal::kNone) return false;
-         change_visibility(k, [](const Kernel& c, Index, Index, Index i, Index j, bool seen) {
-           return seen && j < c.position(i);
-         });
+      {"last key of the array missing", "last key missing",
+       [](K& k) {
+         k.change_open([&](Index, Index, Index, Index j, bool is) { return is && j + 1 < k.keys; });
          return true;
        }},
-      {"window one too long",
-       [](Kernel& k) {
-         if (!k.options.window.left) return false;
-         change_visibility(k, [](const Kernel& c, Index, Index, Index i, Index j, bool seen) {
-           return seen || j == c.position(i) - *c.options.window.left - 1;
+      {"last key of each length missing", "last key missing",
+       [](K& k) {
+         if (!k.in.kv_lengths) return false;
+         k.change_open([&](Index b, Index, Index, Index j, bool is) {
+           return is && j != k.last[static_cast<std::size_t>(b)];
          });
+         if (k.decode) {
+           for (Index& last : k.last) --last;  // and so the row stands one before
+         }
          return true;
        }},
-      {"window one too short",
-       [](Kernel& k) {
-         if (!k.options.window.left) return false;
-         change_visibility(k, [](const Kernel& c, Index, Index, Index i, Index j, bool seen) {
-           return seen && j != c.position(i) - *c.options.window.left;
-         });
+      {"key 0 missing", "first key missing",
+       [](K& k) {
+         k.change_open([](Index, Index, Index, Index j, bool is) { return is && j > 0; });
          return true;
        }},
-      {"right end of the window one too far",
-       [](Kernel& k) {
-         if (!k.options.window.right || k.options.causal != Causal::kNone) return false;
-         change_visibility(k, [](const Kernel& c, Index, Index, Index i, Index j, bool seen) {
-           return seen || j == c.position(i) + right_end(c) + 1;
-         });
-         return true;
-       }},
-      {"last key missing",
-       [](Kernel& k) {
-         change_visibility(k, [](const Kernel& c, Index, Index, Index, Index j, bool seen) {
-           return seen && j + 1 < c.keys;
-         });
-         return true;
-       }},
-      {"key 0 missing",
-       [](Kernel& k) {
-         change_visibility(k, [](const Kernel&, Index, Index, Index, Index j, bool seen) {
-           return seen && j > 0;
-         });
-         return true;
-       }},
-      {"mask, segments and lengths of keys ignored",
-       [](Kernel& k) {
+      {"mask, segments and lengths of keys ignored", "ignored",
+       [](K& k) {
          if (!k.in.mask && !k.in.q_segment_ids && !k.in.kv_lengths) return false;
-         change_visibility(k, [](const Kernel& c, Index, Index, Index i, Index j, bool) {
-           const Index ahead = j - c.position(i);
-           return ahead <= right_end(c) &&
-                  -ahead <= c.options.window.left.value_or(c.keys + c.queries);
-         });
+         k.change_open([](Index, Index, Index, Index, bool) { return true; });
          return true;
        }},
-      {"wrong kv head",
-       [](Kernel& k) {
-         if (k.groups == 1 || k.groups == k.heads) return false;
-         const auto group = [groups = k.groups](Index h) { return h % groups; };
-         k.copies.push_back(expanded(k.in.k, k.options.layout, k.heads, group));
-         k.copies.push_back(expanded(k.in.v, k.options.layout, k.heads, group));
-         k.in.k = k.copies[0].ref(), k.in.v = k.copies[1].ref();
-         return true;
+      {"interleaved kv heads", "wrong kv head",
+       [](K& k) { return read_kv_heads(k, [g = k.groups](Index h) { return h % g; }); }},
+      {"kv heads in reverse", "wrong kv head",
+       [](K& k) {
+         return read_kv_heads(k,
+                              [g = k.groups, n = k.heads](Index h) { return g - 1 - h / (n / g); });
        }},
-      {"scale missing", [](Kernel& k) { return k.options.scale = 1.0, true; }},
-      {"soft cap missing",
-       [](Kernel& k) {
-         return k.options.soft_cap.has_value() && (k.options.soft_cap.reset(), true);
+      {"kv head 0 for all", "wrong kv head",
+       [](K& k) { return read_kv_heads(k, [](Index) { return Index{0}; }); }},
+      {"the last head reads the kv head before", "wrong kv head",
+       [](K& k) {
+         return read_kv_heads(
+             k, [g = k.groups, n = k.heads](Index h) { return h + 1 < n ? h / (n / g) : g - 2; });
        }},
-      {"bias missing",
-       [](Kernel& k) { return k.in.bias.has_value() && (k.in.bias.reset(), true); }},
-      {"bias on the wrong side of the scale",
-       [](Kernel& k) {
+      {"scale missing", "scale missing", [](K& k) { return k.options.scale = 1.0, true; }},
+      {"soft cap missing", "soft cap missing",
+       [](K& k) { return k.options.soft_cap.has_value() && (k.options.soft_cap.reset(), true); }},
+      {"bias missing", "bias missing",
+       [](K& k) { return k.in.bias.has_value() && (k.in.bias.reset(), true); }},
+      {"bias on the wrong side of the scale", "wrong bias order",
+       [](K& k) {
          k.options.bias_order = k.options.bias_order == BiasOrder::kAfterScale
                                     ? BiasOrder::kBeforeScale
                                     : BiasOrder::kAfterScale;
          return k.in.bias.has_value();
        }},
-      {"sinks missing",
-       [](Kernel& k) { return k.in.sinks.has_value() && (k.in.sinks.reset(), true); }},
-      {"lse in the other base",
-       [](Kernel& k) {
+      {"sinks missing", "sink missing",
+       [](K& k) { return k.in.sinks.has_value() && (k.in.sinks.reset(), true); }},
+      {"lse in the other base", "wrong lse base",
+       [](K& k) {
          k.options.lse_base = k.options.lse_base == LogBase::kE ? LogBase::k2 : LogBase::kE;
          return true;
        }},
-      {"zeros", [](Kernel& k) { return k.zeros = true; }},
+      {"zeros", "tile missing", [](K& k) { return k.zeros = true; }},
   };
   return all;
 }
@@ -235,15 +278,18 @@ inline bool right(const std::vector<Expectation>& expected,
                      [&](const Expectation& e) { return judge(e, out.at(e.output)).ok(); });
 }
 
-// The run files in a folder of tests/runs.
-inline std::vector<std::string> run_paths(const char* folder) {
+// The run files in a folder.
+inline std::vector<std::string> files_of(const std::string& folder) {
   std::vector<std::string> paths;
-  const std::string runs = std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/";
-  for (const auto& entry : std::filesystem::directory_iterator(runs + folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+// In a folder of tests/runs.
+inline std::vector<std::string> run_paths(const char* folder) {
+  return files_of(std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/" + folder);
 }
 
 }  // namespace kref

@@ -167,9 +167,8 @@ std::optional<AttentionGradients> mutated(const Given& given, const Mutant& muta
   if (!mutant.break_it(b.kernel)) return std::nullopt;
   AttentionGradients g = gradients(b);
   if (!b.kernel.copies.empty()) {  // the wrong kv head
-    const auto group = [&](Index h) { return h % b.kernel.groups; };
-    fold(b.kernel, batches, given.vjp.primal.depth, g.k, group);
-    fold(b.kernel, batches, given.vjp.primal.width, g.v, group);
+    fold(b.kernel, batches, given.vjp.primal.depth, g.k, b.kernel.kv_head);
+    fold(b.kernel, batches, given.vjp.primal.width, g.v, b.kernel.kv_head);
   }
   const auto clear = [&](std::vector<double>& values, bool has) {
     if (!has) return values.assign(values.size(), 0.0);
