@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cast of one element, as tile_ops.h states it.
+// One element as another type: compared, and cast as tile_ops.h states it.
 #pragma once
 
 #include <limits>
@@ -8,6 +8,16 @@
 #include "dsl/dtype.h"
 
 namespace kref::detail {
+
+// The value as a type with comparisons.
+template <class T>
+auto comparable(T v) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return v;
+  } else {
+    return static_cast<float>(v);
+  }
+}
 
 template <ElementType T, ElementType S>
 constexpr T convert(S v, bool saturate) {

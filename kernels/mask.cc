@@ -4,20 +4,12 @@
 #include <cstring>
 
 #include "dsl/work.h"
+#include "kernels/convert.h"
 #include "kernels/tile_ops.h"
 #include "kernels/tile_plan.h"
 
 namespace kref::detail {
 namespace {
-
-template <class T>
-auto comparable(T v) {
-  if constexpr (std::is_arithmetic_v<T>) {
-    return v;
-  } else {
-    return static_cast<float>(v);
-  }
-}
 
 template <class T, class Test>
 void compare_plane(const Plane& p, Test test) {

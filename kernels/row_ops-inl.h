@@ -7,10 +7,7 @@
 #define KREF_KERNELS_ROW_OPS_INL_H_
 #endif
 
-#include <limits>
-
-#include "kernels/lanes-inl.h"
-#include "kernels/tile_ops.h"
+#include "kernels/combine-inl.h"
 #include "kernels/tile_plan.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,25 +15,6 @@ namespace kref {
 namespace HWY_NAMESPACE {
 
 inline constexpr std::size_t kLanes = 16;
-
-template <detail::Reduction kOp, class T>
-constexpr T Identity() {
-  constexpr T kInfinity = std::numeric_limits<T>::infinity();
-  return kOp == detail::Reduction::kSum   ? T{0}
-         : kOp == detail::Reduction::kMax ? -kInfinity
-                                          : kInfinity;
-}
-
-template <detail::Reduction kOp, class V>
-HWY_INLINE V Combine(V a, V b) {
-  if constexpr (kOp == detail::Reduction::kSum) {
-    return hn::Add(a, b);
-  } else if constexpr (kOp == detail::Reduction::kMax) {
-    return Maximum(a, b);
-  } else {
-    return Minimum(a, b);
-  }
-}
 
 // The lanes folded 8, 4, 2, 1.
 template <detail::Reduction kOp, class T>

@@ -17,12 +17,6 @@ HWY_EXPORT(FloatReduce);
 
 const char* const kNames[] = {"row_sum", "row_max", "row_min"};
 
-bool legal_types(Reduction op, DType from, DType to) {
-  if (from == to) return is_integer(from) || (is_float(from) && size_of(from) > 1);
-  if (from == DType::kF16 || from == DType::kBF16) return to == DType::kF32;
-  return op == Reduction::kSum && is_integer(from) && size_of(from) <= 2 && to == DType::kI32;
-}
-
 template <class S, class T>
 T reduce_integers(Reduction op, const S* x, Index n) {
   if (op == Reduction::kSum) {
@@ -54,9 +48,15 @@ void integer_plane(Reduction op, DType from, DType to, const Plane& p) {
 
 }  // namespace
 
+bool legal_reduction(Reduction op, DType from, DType to) {
+  if (from == to) return is_integer(from) || (is_float(from) && size_of(from) > 1);
+  if (from == DType::kF16 || from == DType::kBF16) return to == DType::kF32;
+  return op == Reduction::kSum && is_integer(from) && size_of(from) <= 2 && to == DType::kI32;
+}
+
 void reduce_rows(Reduction op, const ArrayRef& x, const MutableArrayRef& out) {
   const char* verb = kNames[static_cast<std::size_t>(op)];
-  KREF_CHECK(legal_types(op, x.dtype, out.dtype), verb, ": x is ", to_string(x), ", out is ",
+  KREF_CHECK(legal_reduction(op, x.dtype, out.dtype), verb, ": x is ", to_string(x), ", out is ",
              to_string(out), ", expected one element type, or F32 for F16 and BF16",
              op == Reduction::kSum ? ", or I32 for I8, U8, I16" : "");
   const bool keeps = out.rank == x.rank;

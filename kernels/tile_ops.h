@@ -72,6 +72,8 @@ void unary(Unary op, const ArrayRef& x, const MutableArrayRef& out);
 void mul_add(const ArrayRef& x, const ArrayRef& y, const ArrayRef& z, const MutableArrayRef& out);
 void compare(Compare op, const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& out);
 void select(const ArrayRef& mask, const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& out);
+// Whether a reduction of elements `from` may have the type `to`.
+bool legal_reduction(Reduction op, DType from, DType to);
 void reduce_rows(Reduction op, const ArrayRef& x, const MutableArrayRef& out);
 
 }  // namespace detail
