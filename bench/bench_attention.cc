@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention beside hand-written loops round the same verbs (the price of the DSL) and beside
-// kref's matmul; decode_attention beside a plain read of the same caches. Names are
-// attention/TYPE/TxSxD/MASK/THREADS/WHO and decode/TYPE/BxSxHxGxD/THREADS/WHO; bench/table.py
-// prints them as ratios. Every result is checked before it is timed.
+// kref's matmul, backward likewise (attention_vjp.cc); decode_attention beside a plain read of the
+// same caches. Names are attention/TYPE/TxSxD/MASK/THREADS/WHO, attention_vjp/.. and
+// decode/TYPE/BxSxHxGxD/THREADS/WHO; bench/table.py prints them as ratios. Every result is checked
+// before it is timed.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
-#include "bench/cases.h"
+#include "bench/attention_operands.h"
+#include "bench/attention_vjp.h"
 #include "dsl/threads.h"
 #include "kernels/decode_attention.h"
 #include "kernels/dot.h"
@@ -20,30 +21,6 @@
 
 namespace kref::bench {
 namespace {
-
-template <class T, std::size_t R>
-Tensor<T, R> random_tensor(const Shape<R>& shape, unsigned seed) {
-  Tensor<T, R> out(shape);
-  std::minstd_rand random(seed);
-  for (Index i = 0; i < out.size(); ++i) {
-    out.data()[i] = T((static_cast<float>(random() >> 8 & 0xFFFF) - 32768.0f) / 16384.0f);
-  }
-  return out;
-}
-
-template <class T>
-struct Operands {
-  Tensor<T, 4> q, k, v, o;
-  AttentionOptions options;
-
-  explicit Operands(const AttentionShape& c)
-      : q(random_tensor<T, 4>({1, c.heads, c.queries, c.depth}, 1)),
-        k(random_tensor<T, 4>({1, c.heads, c.keys, c.depth}, 2)),
-        v(random_tensor<T, 4>({1, c.heads, c.keys, c.depth}, 3)),
-        o({1, c.heads, c.queries, c.depth}),
-        options{.scale = 1 / std::sqrt(static_cast<double>(c.depth)),
-                .causal = c.causal ? Causal::kTopLeft : Causal::kNone} {}
-};
 
 // Is the last row of the last head what plain loops make of it?
 template <class T>
@@ -240,6 +217,7 @@ int main(int argc, char** argv) {
   }
   add_attention<float>("f32");
   add_attention<kref::bf16>("bf16");
+  add_attention_vjp();
   add_decode<float>("f32");
   add_decode<kref::bf16>("bf16");
   benchmark::Initialize(&argc, argv);

@@ -4,8 +4,8 @@
 
 The filter `check` (check/f32/4096) prints how long it takes to judge runs, instead; `collectives`
 (collectives/psum, collectives/4194304/2D) prints the collectives beside one thread's memcpy and Open MPI;
-`attention` and `decode` print attention as a share of kref's matmul rate, a decode as a share of what
-reading its caches takes, both beside PyTorch where it is installed; `grid` prints kernels written as grids beside raw
+`attention`, `attention_vjp` and `decode` print attention as a share of kref's matmul rate, a decode as a share of
+what reading its caches takes, both beside PyTorch where it is installed; `grid` prints kernels written as grids beside raw
 loops and beside plain jnp where JAX is installed, and what Grid::check takes.
 
 Each shape runs in a process of its own, everybody's repetitions in random order, so that a change of
@@ -211,7 +211,7 @@ def main():
         return judgements(a)
     if a.filter.split("/")[0] == "collectives":
         return collectives(a)
-    if a.filter.split("/")[0] in ("attention", "decode"):
+    if a.filter.split("/")[0] in ("attention", "attention_vjp", "decode"):
         return attention(a)
     if a.filter.split("/")[0] == "grid":
         return grids(a)

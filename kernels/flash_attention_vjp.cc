@@ -245,7 +245,10 @@ void backward(const AttentionInputs& in, const AttentionCotangents& ct,
 }  // namespace
 
 AttentionTile default_attention_vjp_tile(Index queries, Index keys) {
-  const AttentionTile t{256, 128};
+  // p and ds, 128 x 256 f32, stay in a second-level cache of 512 KiB beside what is multiplied with
+  // them. More keys a block mean fewer sums of dq that come and go: 512 measured 2 % more, but left
+  // a head of 2048 keys to one thread; 128 rows for 256 cost nothing, and 5 % less where causal.
+  const AttentionTile t{128, 256};
   return {std::clamp<Index>(queries, 1, t.q), std::clamp<Index>(keys, 1, t.k)};
 }
 

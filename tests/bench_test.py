@@ -50,12 +50,13 @@ class BenchTest(unittest.TestCase):
         self.assertGreaterEqual(len(rows), 5 + 3 * 2 * 2 * 2)
 
     def test_every_attention_runs(self):
-        rows, _ = run(ATTENTION, "^(attention/[a-z0-9]+/256x|decode/[a-z0-9]+/2x256x|matmul/f32/1T)",
+        rows, _ = run(ATTENTION, "^(attention(_vjp)?/[a-z0-9]+/256x|decode/[a-z0-9]+/2x256x|matmul/f32/1T)",
                       "--benchmark_min_time=0.001")
-        self.assertEqual(len(rows), 2 * 2 * 2 + 2 * 2 * 2 + 1)
+        self.assertEqual(len(rows), 2 * 2 * 2 * 2 + 2 * 2 * 2 + 1)
         for b in rows:
             if b["name"].startswith("attention"):
-                work = 4.0 * 2 * 256 * 256 * 64
+                products = 5 if b["name"].startswith("attention_vjp") else 2
+                work = products * 2.0 * 2 * 256 * 256 * 64
                 self.assertAlmostEqual(b["flops"] * b["real_time"] * 1e-9 / work, 1, delta=0.02, msg=b["name"])
 
     def test_no_product_is_quicker_than_the_machine(self):
