@@ -3,7 +3,7 @@
 
 #include "golden/attention_options.h"
 #include "golden/attention_vjp_bound.h"
-#include "kernels/flash_attention_vjp.h"
+#include "golden/dims.h"
 
 namespace kref {
 namespace {
@@ -28,8 +28,8 @@ void validate(const Run& run, bool with_outputs) {
   }
 }
 
-// By the definition, each gradient rounded once.
-std::map<std::string, Array> define(const Run& run, const AttentionVjpRun& vjp) {
+std::map<std::string, Array> compute(const Run& run) {
+  const AttentionVjpRun vjp = read_attention_vjp(run);
   const reference::AttentionGradients g =
       reference::attention_vjp(vjp.primal.in, vjp.ct, vjp.primal.options);
   std::map<std::string, Array> out;
@@ -40,24 +40,6 @@ std::map<std::string, Array> define(const Run& run, const AttentionVjpRun& vjp) 
     out["ct." + name] = rounded_array(input->second.dtype(), {shape.begin(), shape.end()}, values);
   };
   add("q", g.q), add("k", g.k), add("v", g.v), add("bias", g.bias), add("sinks", g.sinks);
-  return out;
-}
-
-std::map<std::string, Array> compute(const Run& run) {
-  const AttentionVjpRun vjp = read_attention_vjp(run);
-  if (needs_definition(vjp.primal.dtype(), vjp.primal.options.scale)) return define(run, vjp);
-  std::map<std::string, Array> out;
-  for (const std::string name : kDifferentiated) {
-    const auto input = run.in.find(name);
-    if (input == run.in.end()) continue;
-    out["ct." + name] = Array(input->second.dtype(), input->second.shape());
-  }
-  AttentionGradientOutputs to{.q = out.at("ct.q").mutable_ref(),
-                              .k = out.at("ct.k").mutable_ref(),
-                              .v = out.at("ct.v").mutable_ref()};
-  if (out.contains("ct.bias")) to.bias = out.at("ct.bias").mutable_ref();
-  if (out.contains("ct.sinks")) to.sinks = out.at("ct.sinks").mutable_ref();
-  flash_attention_vjp(vjp.primal.in, vjp.ct, to, vjp.primal.options);
   return out;
 }
 
@@ -102,8 +84,7 @@ Operation attention_vjp_operation() {
       "be rounded to that type before products, and o to out_dtype: the bound covers it.",
       "The bound follows the errors of scores, exp, sums and the difference dp - delta into each "
       "element; see golden/attention_vjp_bound.h.",
-      "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition. A mesh is "
-      "refused in this version."};
+      "A mesh is refused in this version."};
   op.sources = {"jax.vjp of jax.nn.dot_product_attention",
                 "jax.experimental.pallas.ops.tpu.flash_attention and splash_attention, backward",
                 "FlashAttention-2 (recomputation from lse, delta = rowsum(o ct.o))"};

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "golden/decode_op.h"
 
+#include <cstring>
+
 #include "golden/attention_op.h"
 #include "golden/attention_options.h"
 #include "golden/cost.h"
-#include "kernels/decode_attention.h"
+#include "golden/run_launch.h"
+#include "sharding/batch_sharded_decode.h"
+#include "sharding/shard_map.h"
 
 namespace kref {
 namespace {
@@ -27,20 +31,59 @@ void validate(const Run& run, bool with_outputs) {
   check_output(run, "v_cache", decode.dtype(), decode.v_cache.shape());
 }
 
+// decode_attention, or its definition where that is what computes (needs_definition).
+LocalDecode local_decode(const DecodeRun& decode) {
+  if (!needs_definition(decode.dtype(), decode.options.scale)) return decode_attention;
+  return [](const DecodeInputs& in, const MutableArrayRef& o,
+            const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
+    const reference::DecodeAsAttention as(in, options);
+    const reference::AttentionResult r = reference::attention(as.in, as.options);
+    const auto copy = [](const Array& from, const MutableArrayRef& to) {
+      if (from.bytes() > 0) std::memcpy(to.data, from.data(), from.bytes());
+    };
+    copy(rounded_array(o.dtype, {o.shape().begin(), o.shape().end()}, r.o), o);
+    copy(rounded_array(DType::kF32, {lse->extent(0), lse->extent(1)}, r.lse), *lse);
+  };
+}
+
+// Over the devices of the mesh, as a TPU would: nothing of the run is looked at but through its
+// blocks.
+std::map<std::string, Array> compute_sharded(const Run& run, const DecodeRun& decode) {
+  const std::string axis = run.in_specs.at("q")[1][0];
+  const PartitionSpec heads{none, axis}, batch{axis};
+  const BatchShardedDecodeOptions options{
+      .attention = decode.options, .out_dtype = decode.out_dtype, .local = local_decode(decode)};
+  std::vector<ShardArgument> arguments;
+  ShardMapOptions how{.out_specs = {heads, heads, batch, batch}, .launch = run_launch()};
+  const auto give = [&](const char* name, const PartitionSpec& spec) {
+    arguments.emplace_back(run.in.at(name));
+    how.in_specs.each.push_back(spec);
+    how.names.push_back(std::string("in.") + name);
+  };
+  give("q", heads), give("k_cache", batch), give("v_cache", batch), give("lengths", {});
+  if (decode.writes) give("k_new", heads), give("v_new", heads);
+  const auto body = [&](Device& device, std::span<const Array> in) {
+    DecodeBlocks blocks{.q = in[0], .k_cache = in[1], .v_cache = in[2], .lengths = in[3]};
+    if (decode.writes) blocks.k_new = in[4], blocks.v_new = in[5];
+    const DecodedBlocks step = batch_sharded_decode(device, axis, blocks, options);
+    return std::vector<Array>{step.o, step.lse, step.k_cache, step.v_cache};
+  };
+  const std::vector<Array> out = shard_map(*run.mesh, how, body).call(arguments);
+  return {{"o", out[0]}, {"lse", out[1]}, {"k_cache", out[2]}, {"v_cache", out[3]}};
+}
+
 std::map<std::string, Array> compute(const Run& run) {
   const DecodeRun decode = read_decode(run);
   std::map<std::string, Array> out;
-  if (needs_definition(decode.dtype(), decode.options.scale)) {
-    const reference::DecodeAsAttention as(decode.in, decode.options);
-    const reference::AttentionResult r = reference::attention(as.in, as.options);
-    out["o"] = rounded_array(decode.out_dtype, decode.o_shape(), r.o);
-    out["lse"] = rounded_array(DType::kF32, decode.lse_shape(), r.lse);
+  if (run.mesh) {
+    out = compute_sharded(run, decode);
   } else {
     Array o(decode.out_dtype, decode.o_shape()), lse(DType::kF32, decode.lse_shape());
-    decode_attention(decode.in, o.mutable_ref(), lse.mutable_ref().ref<float, 2>(), decode.options);
-    out["o"] = o, out["lse"] = lse;
+    local_decode(decode)(decode.in, o.mutable_ref(), lse.mutable_ref().ref<float, 2>(),
+                         decode.options);
+    out = {{"o", o}, {"lse", lse}, {"k_cache", decode.k_cache}, {"v_cache", decode.v_cache}};
   }
-  if (decode.writes) out["k_cache"] = decode.k_cache, out["v_cache"] = decode.v_cache;
+  if (!decode.writes) out.erase("k_cache"), out.erase("v_cache");
   return out;
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a decode_attention run: tensors, options and placement, each rule of runs.md refused by
 // name.
-#include <cstring>
-
 #include "golden/attention_options.h"
 #include "golden/decode_op.h"
 #include "golden/dims.h"
+#include "kernels/kv_cache.h"
 
 namespace kref {
 namespace {
@@ -50,22 +49,6 @@ void check_lengths(const Run& run, const DecodeRun& decode) {
   }
 }
 
-// The cache with `row` [B, G, X] written at slot lengths - 1 of each sequence.
-Array written(const Array& cache, const Array& row, const Array& lengths) {
-  Array out = Array::unwritten(cache.dtype(), cache.shape());
-  if (out.bytes() == 0) return out;
-  auto* to = static_cast<char*>(out.mutable_data());
-  std::memcpy(to, cache.data(), cache.bytes());
-  const Index slots = cache.extent(1);
-  const std::size_t bytes = row.bytes() / static_cast<std::size_t>(cache.extent(0));
-  for (Index b = 0; b < cache.extent(0); ++b) {
-    const Index slot = lengths.elements<std::int32_t>()[static_cast<std::size_t>(b)] - 1;
-    std::memcpy(to + static_cast<std::size_t>(b * slots + slot) * bytes,
-                static_cast<const char*>(row.data()) + static_cast<std::size_t>(b) * bytes, bytes);
-  }
-  return out;
-}
-
 PartitionSpec spec_of(const std::map<std::string, PartitionSpec>& specs, const char* name) {
   const auto at = specs.find(name);
   return at == specs.end() ? PartitionSpec() : at->second;
@@ -101,8 +84,8 @@ DecodeRun read_decode(const Run& run) {
   out.out_dtype = Options(run).dtype("out_dtype", kFloatTypes).value_or(q.dtype());
   out.k_cache = run.in.at("k_cache"), out.v_cache = run.in.at("v_cache");
   if (out.writes) {
-    out.k_cache = written(out.k_cache, run.in.at("k_new"), lengths);
-    out.v_cache = written(out.v_cache, run.in.at("v_new"), lengths);
+    out.k_cache = with_token("k_new", out.k_cache, run.in.at("k_new"), lengths);
+    out.v_cache = with_token("v_new", out.v_cache, run.in.at("v_new"), lengths);
   }
   out.in = {.q = q, .k_cache = out.k_cache, .v_cache = out.v_cache, .lengths = lengths};
   return out;

@@ -2,6 +2,7 @@
 #include "kernels/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/tile_ops.h"
 
@@ -31,11 +32,11 @@ BasicArrayRef<Void> at(BasicArrayRef<Void> a, std::initializer_list<Index> index
   return a;
 }
 
-void check_token(const char* name, const ArrayRef& a, DType type,
-                 std::initializer_list<Index> shape) {
+void check_operand(const char* who, const char* name, const ArrayRef& a, DType type,
+                   std::initializer_list<Index> shape) {
   KREF_CHECK(
       a.dtype == type && std::equal(a.shape().begin(), a.shape().end(), shape.begin(), shape.end()),
-      "KvCache: ", name, " is ", to_string(a), ", expected ", name_of(type),
+      who, ": ", name, " is ", to_string(a), ", expected ", name_of(type),
       shape_string({shape.begin(), shape.size()}));
 }
 
@@ -60,8 +61,8 @@ void KvCache::check_sequence(Index sequence) const {
 
 void KvCache::append(Index sequence, const ArrayRef& k, const ArrayRef& v) {
   check_sequence(sequence);
-  check_token("k", k, k_.dtype(), {sizes_.heads, sizes_.depth});
-  check_token("v", v, v_.dtype(), {sizes_.heads, sizes_.width});
+  check_operand("KvCache", "k", k, k_.dtype(), {sizes_.heads, sizes_.depth});
+  check_operand("KvCache", "v", v, v_.dtype(), {sizes_.heads, sizes_.width});
   Index& tokens = tokens_[static_cast<std::size_t>(sequence)];
   KREF_CHECK(tokens < sizes_.slots || full_ == Full::kRoll, "KvCache: sequence ", sequence,
              " has filled its ", sizes_.slots, " slots");
@@ -74,8 +75,10 @@ void KvCache::append(Index sequence, const ArrayRef& k, const ArrayRef& v) {
 }
 
 void KvCache::append(const ArrayRef& k_new, const ArrayRef& v_new) {
-  check_token("k_new", k_new, k_.dtype(), {sizes_.sequences, sizes_.heads, sizes_.depth});
-  check_token("v_new", v_new, v_.dtype(), {sizes_.sequences, sizes_.heads, sizes_.width});
+  check_operand("KvCache", "k_new", k_new, k_.dtype(),
+                {sizes_.sequences, sizes_.heads, sizes_.depth});
+  check_operand("KvCache", "v_new", v_new, v_.dtype(),
+                {sizes_.sequences, sizes_.heads, sizes_.width});
   for (Index b = 0; b < sizes_.sequences && full_ == Full::kRefuse; ++b) {
     KREF_CHECK(length(b) < sizes_.slots, "KvCache: sequence ", b, " has filled its ", sizes_.slots,
                " slots");  // before any sequence takes its token
@@ -100,6 +103,26 @@ Index KvCache::slot(Index sequence, Index i) const {
   KREF_CHECK(i >= 0 && i < length(sequence), "KvCache: token ", i, " of sequence ", sequence,
              ", which has ", length(sequence));
   return (tokens(sequence) - length(sequence) + i) % sizes_.slots;
+}
+
+Array with_token(const char* name, const Array& cache, const ArrayRef& token,
+                 const ArrayRef& lengths) {
+  KREF_CHECK(cache.rank() == 4, "with_token: the cache of ", name, " is ", to_string(cache.ref()),
+             ", expected rank 4");
+  const Index sequences = cache.extent(0), slots = cache.extent(1);
+  check_operand("with_token", name, token, cache.dtype(),
+                {sequences, cache.extent(2), cache.extent(3)});
+  check_operand("with_token", "lengths", lengths, DType::kI32, {sequences});
+  Array out = Array::unwritten(cache.dtype(), cache.shape());
+  if (cache.bytes() > 0) std::memcpy(out.mutable_data(), cache.data(), cache.bytes());
+  for (Index b = 0; b < sequences; ++b) {
+    const Index length = lengths.ref<const std::int32_t, 1>()(b);
+    KREF_CHECK(length >= 0 && length <= slots, "with_token: the length of sequence ", b, " is ",
+               length, ", expected 0 to S = ", slots);
+    if (length == 0) continue;
+    detail::copy(at(token, {b}), at(out.mutable_ref(), {b, length - 1}));
+  }
+  return out;
 }
 
 }  // namespace kref

@@ -21,6 +21,9 @@ class KvCache {
 
   // Error unless `type` is a float type and there are slots. What was never written is poison.
   KvCache(DType type, const Sizes& sizes, Full full = Full::kRefuse);
+  // Slots are owned: a copy would write into the same ones.
+  KvCache(KvCache&&) = default;
+  KvCache& operator=(KvCache&&) = default;
 
   // Takes one token of a sequence: k [G, D], v [G, E], of the cache's type. Error, naming the
   // operand, when they do not fit, and when a cache that does not roll is full.
@@ -54,5 +57,12 @@ class KvCache {
   std::vector<Index> tokens_;
   Array k_, v_, lengths_;
 };
+
+// cache [B, S, G, X] with token [B, G, X] written at slot lengths - 1 of each sequence, as JAX's
+// cache.at[b, lengths - 1].set(token): a new array. lengths [B] I32; a sequence of length 0 takes
+// none. Error, calling the token `name`, unless shapes and element types fit and each length is in
+// 0..S.
+Array with_token(const char* name, const Array& cache, const ArrayRef& token,
+                 const ArrayRef& lengths);
 
 }  // namespace kref

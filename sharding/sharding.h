@@ -2,6 +2,7 @@
 // Everything that programs with several devices need; for users, never included inside the library.
 #pragma once
 
+#include "sharding/batch_sharded_decode.h"
 #include "sharding/collective_calls.h"
 #include "sharding/collective_matmul.h"
 #include "sharding/custom_vjp.h"
@@ -9,6 +10,7 @@
 #include "sharding/layer.h"
 #include "sharding/ragged.h"
 #include "sharding/reshard.h"
+#include "sharding/sequence_sharded_decode.h"
 #include "sharding/shard_map.h"
 #include "sharding/sharded.h"
 #include "sharding/sharded_matmul.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behaviours 13 to 15 and 23 to 29 of sharding_semantics section 9, by number. Global arrays go in
-// and out by shard_map, as in JAX's own tests.
+// Behaviours 13 to 15, 23 to 29, 69 and 70 of sharding_semantics section 9, by number. Global
+// arrays go in and out by shard_map, as in JAX's own tests.
 #include <doctest/doctest.h>
 
 #include "sharding/typed_shard_map.h"
@@ -139,6 +139,59 @@ TEST_CASE("behaviour 29: pbroadcast") {
         return pbroadcast(d, mine, "x", 0);
       });
   CHECK(values_of(out) == Values(8, 5));
+}
+
+TEST_CASE("behaviour 69: a mean over both axes of the first elements of each block") {
+  const auto body = [](Device& d, const Array& x) {
+    Array first(DType::kF32, Extents{4});
+    std::copy_n(x.elements<float>().begin(), 4, first.mutable_elements<float>().begin());
+    return pmean(d, first, axes("x", "y"));
+  };
+  const auto mean =
+      shard_map(Mesh::parse("x=2,y=4"), {.in_specs = P{axes("x", "y")}, .out_specs = P()}, body);
+  CHECK(values_of(mean(arange({512}))) == Values{224, 225, 226, 227});
+}
+
+TEST_CASE("behaviour 70: the mean of each block, and rows rolled within each block") {
+  const Mesh mesh = Mesh::parse("x=4,y=2");
+  const Array a = arange({512, 8});
+  const auto mean = shard_map(
+      mesh, {.in_specs = P{"x", "y"}, .out_specs = P{"x", "y"}}, [](Device&, const Array& x) {
+        double sum = 0;
+        for (const float v : x.elements<float>()) sum += v;
+        Array out(DType::kF32, Extents{1, 1});
+        out.mutable_elements<float>()[0] = static_cast<float>(sum / static_cast<double>(x.size()));
+        return out;
+      });
+  Values means;
+  for (Index x = 0; x < 4; ++x) {
+    for (Index y = 0; y < 2; ++y) {  // reshape(4, 128, 2, 4).mean((1, 3))
+      double sum = 0;
+      for (Index r = 0; r < 128; ++r) {
+        for (Index c = 0; c < 4; ++c) sum += a.at((x * 128 + r) * 8 + y * 4 + c);
+      }
+      means.push_back(sum / 512);
+    }
+  }
+  CHECK(values_of(mean(a)) == means);
+
+  const Index shift = 5;
+  const auto roll = shard_map(
+      mesh, {.in_specs = P{"x", "y"}, .out_specs = P{"x", "y"}}, [](Device&, const Array& x) {
+        const Index rows = x.extent(0), columns = x.extent(1);
+        Array out(DType::kF32, Extents{rows, columns});
+        for (Index i = 0; i < x.size(); ++i) {
+          const Index to = (i / columns + shift) % rows * columns;
+          out.mutable_elements<float>()[static_cast<std::size_t>(to + i % columns)] =
+              static_cast<float>(x.at(i));
+        }
+        return out;
+      });
+  const Array rolled = roll(a);
+  for (Index i = 0; i < a.size(); ++i) {
+    const Index block = i / 8 / 128, row = i / 8 % 128;
+    REQUIRE(rolled.at((block * 128 + (row + shift) % 128) * 8 + i % 8) == a.at(i));
+  }
 }
 
 }  // namespace

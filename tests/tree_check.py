@@ -22,7 +22,7 @@ TOP = {"dsl", "kernels", "sharding", "golden", "bench", "tests", "meson.build", 
 UMBRELLAS = {"dsl/dsl.h", "kernels/kernels.h", "sharding/sharding.h", "golden/golden.h"}
 MAX_LINES = 300
 # Numbered as in the semantics of JAX's tests; tests/behaviours.tsv. Of sharding, and of one core's Pallas (P1, ...).
-BEHAVIOURS = {str(n) for n in range(1, 68)} | {f"P{n}" for n in (*range(1, 63), *range(80, 99))}
+BEHAVIOURS = {str(n) for n in range(1, 74)} | {f"P{n}" for n in (*range(1, 63), *range(80, 99))}
 SOURCE = {".h", ".cc", ".py"}
 TEXT = SOURCE | {".md", ".build", ".txt", ".tsv"}
 
