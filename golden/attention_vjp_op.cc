@@ -4,6 +4,7 @@
 #include "golden/attention_options.h"
 #include "golden/attention_vjp_bound.h"
 #include "golden/dims.h"
+#include "kernels/flash_attention_vjp.h"
 
 namespace kref {
 namespace {
@@ -30,9 +31,23 @@ void validate(const Run& run, bool with_outputs) {
 
 std::map<std::string, Array> compute(const Run& run) {
   const AttentionVjpRun vjp = read_attention_vjp(run);
+  std::map<std::string, Array> out;
+  if (!needs_definition(vjp.primal.dtype(), vjp.primal.options.scale)) {
+    for (const std::string name : kDifferentiated) {
+      const auto input = run.in.find(name);
+      if (input != run.in.end()) {
+        out["ct." + name] = Array(input->second.dtype(), input->second.shape());
+      }
+    }
+    const auto to = [&](const char* name) { return out.at(name).mutable_ref(); };
+    AttentionGradientOutputs gradients{to("ct.q"), to("ct.k"), to("ct.v")};
+    if (out.contains("ct.bias")) gradients.bias = to("ct.bias");
+    if (out.contains("ct.sinks")) gradients.sinks = to("ct.sinks");
+    flash_attention_vjp(vjp.primal.in, vjp.ct, gradients, vjp.primal.options);
+    return out;
+  }
   const reference::AttentionGradients g =
       reference::attention_vjp(vjp.primal.in, vjp.ct, vjp.primal.options);
-  std::map<std::string, Array> out;
   const auto add = [&](const std::string& name, const std::vector<double>& values) {
     const auto input = run.in.find(name);
     if (input == run.in.end()) return;
@@ -84,7 +99,8 @@ Operation attention_vjp_operation() {
       "be rounded to that type before products, and o to out_dtype: the bound covers it.",
       "The bound follows the errors of scores, exp, sums and the difference dp - delta into each "
       "element; see golden/attention_vjp_bound.h.",
-      "A mesh is refused in this version."};
+      "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition. A mesh is "
+      "refused in this version."};
   op.sources = {"jax.vjp of jax.nn.dot_product_attention",
                 "jax.experimental.pallas.ops.tpu.flash_attention and splash_attention, backward",
                 "FlashAttention-2 (recomputation from lse, delta = rowsum(o ct.o))"};
