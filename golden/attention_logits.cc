@@ -85,7 +85,7 @@ LogitErrors::Error LogitErrors::sink(const AttentionRow& row) const {
 double LogitErrors::squares(const AttentionRow& row) {
   sorted_.clear();
   for (const AttentionRow::Key& key : row.keys) {
-    if (!std::isinf(key.logit)) sorted_.push_back(key.logit);  // else a weight of 0
+    if (std::isfinite(key.logit)) sorted_.push_back(key.logit);  // else a weight of 0, or no bound
   }
   std::sort(sorted_.begin(), sorted_.end());
   const double share = alike_share(run_.dtype(), static_cast<Index>(sorted_.size()));

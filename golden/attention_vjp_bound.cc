@@ -192,7 +192,7 @@ const RowGradientErrors& AttentionVjpBounds::operator()(const AttentionRow& row,
   out_.keys.assign(row.keys.size(), {});
   out_.sink = {};
   out_.overflow = false;
-  if (row.kind != AttentionRow::Kind::kSoftmax) return out_;
+  if (row.kind != AttentionRow::Kind::kSoftmax || !std::isfinite(row.lse)) return out_;
   errors_ = &logits_(row);
   weight_steps_ = likely_steps(static_cast<Index>(row.keys.size()), logits_.squares(row));
   out_.overflow = overflows(row, gradient);

@@ -224,6 +224,32 @@ TEST_CASE("a wrong element of a gradient is placed in its batch, head and block"
   }
 }
 
+TEST_CASE("a NaN that a row sees makes its gradients NaN, and no others") {
+  const Run plain = good("g003-gqa");  // bottom_right: q [1,6,7,8], k and v [1,2,12,8]
+  for (const char* name : {"q", "k", "v"}) {
+    CAPTURE(name);
+    Run run = plain;
+    const Array& from = plain.in.at(name);
+    Array spoiled(from.dtype(), from.shape());
+    std::copy(from.elements<float>().begin(), from.elements<float>().end(),
+              spoiled.mutable_elements<float>().begin());
+    // The last row of the first head: seen by it, or by the last row alone.
+    const Index rows = from.extent(2);
+    spoiled.mutable_elements<float>()[static_cast<std::size_t>((rows - 1) * 8)] =
+        std::numeric_limits<float>::quiet_NaN();
+    run.in[name] = spoiled;
+    run.out = vjp().compute(run);
+    for (const Expectation& e : vjp().expect(run)) {
+      CAPTURE(e.output);
+      CHECK(judge(e, run.out.at(e.output)).ok());
+      const auto nan =
+          std::count_if(e.value.begin(), e.value.end(), [](double v) { return std::isnan(v); });
+      CHECK((nan > 0 || (e.output == "ct.v" && *name == 'v')));
+      CHECK(static_cast<std::size_t>(nan) < e.value.size());
+    }
+  }
+}
+
 TEST_CASE("what may leave the range of f32 in a backward pass may be NaN") {
   Run run;
   run.origin = "test", run.op = "attention.vjp";
