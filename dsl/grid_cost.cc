@@ -39,10 +39,19 @@ GridCost cost(const Program& program, const Body* body) {
   GridCost out;
   out.operands = go_through(program, {.dry = true}, {}).operands;
   out.steps = program.steps;
+  std::size_t moved = 0;  // operands that have an entry in what moves
   for (const OperandTrace& o : out.operands) out.bytes += o.bytes;
+  Index operations = static_cast<Index>(program.axes.size()), bytes = 0;  // of a step
   for (const Operand& o : program.operands) {
-    if (o.moves()) out.index_operations += program.steps * (4 * static_cast<Index>(o.rank()) + 1);
+    const Index window = o.window_size * static_cast<Index>(o.element_bytes);
+    if (o.moves()) operations += 4 * static_cast<Index>(o.rank()) + 1;
+    if (o.moves() && o.reads()) bytes += window;
+    if (o.kind == Kind::kScratch) bytes += 2 * window;
+    if (o.writes()) out.block_bytes += out.operands[moved].write_backs * window;
+    if (o.kind != Kind::kScratch) ++moved;
   }
+  out.index_operations = program.steps * operations;
+  out.block_bytes += program.steps * bytes;
   tpu_bytes(program, out.vmem_bytes, out.smem_bytes);
   if (body == nullptr || program.steps == 0) return out;
   const Contents contents = save(program);
@@ -56,6 +65,7 @@ GridCost cost(const Program& program, const Body* body) {
   }
   restore(program, contents);
   out.flops = work.flops;
+  out.product_flops = work.product_flops;
   out.transcendentals = work.transcendentals;
   return out;
 }

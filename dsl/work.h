@@ -8,6 +8,7 @@ namespace kref::detail {
 
 struct Work {
   Index flops = 0, transcendentals = 0;
+  Index product_flops = 0;  // those of dots, also among flops
 };
 
 // Where this thread's verbs count; null unless a cost is asked for.
@@ -22,6 +23,12 @@ void count_work(F elements, Index flops, Index transcendentals = 0) {
   const Index n = elements();
   counted_work->flops += n * flops;
   counted_work->transcendentals += n * transcendentals;
+}
+
+// Adds the product of [m, k] and [k, n].
+inline void count_product(Index m, Index n, Index k) {
+  count_work([&] { return m * n * k; }, 2);
+  if (counted_work != nullptr) counted_work->product_flops += 2 * m * n * k;
 }
 
 }  // namespace kref::detail

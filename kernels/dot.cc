@@ -57,7 +57,7 @@ void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
              options.trans_y ? " (transposed)" : "");
   KREF_CHECK(acc.extents[0] >= m && acc.extents[1] >= n, "dot_add: acc is ", to_string(acc),
              ", expected at least [", m, ",", n, "]");
-  count_work([&] { return m * n * k; }, 2);
+  count_product(m, n, k);
   if (m == 0 || n == 0) return;
   if (k == 0) {
     if (from_zero) clear(acc, m, n);

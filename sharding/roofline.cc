@@ -104,6 +104,20 @@ Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
   return r;
 }
 
+Roofline grid_roofline(const Chip& chip, const GridCost& c, DType compute, int passes) {
+  Roofline r;
+  r.flops = static_cast<double>(c.flops);
+  const double vector = static_cast<double>(c.flops - c.product_flops + c.transcendentals);
+  r.compute = std::max(static_cast<double>(c.product_flops) / operation_rate(chip, compute, passes),
+                       vector / vector_rate(chip));
+  r.hbm_bytes = static_cast<double>(c.bytes);
+  r.hbm = r.hbm_bytes / chip.hbm_rate;
+  r.vmem = static_cast<double>(c.block_bytes) / chip.vmem_rate;
+  const auto steps = static_cast<double>(c.steps);
+  if (c.steps > 0) add_steps(r, chip, steps, static_cast<double>(c.index_operations) / steps);
+  return r;
+}
+
 double attention_intensity(double queries, double keys, double group) {
   return queries * keys * group / (queries * group + keys);
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "dsl/dtype.h"
+#include "dsl/grid_cost.h"
 #include "sharding/chip.h"
 
 namespace kref {
@@ -66,6 +67,12 @@ struct AttentionCost {
 // q, o once; k and v once for all query heads that share them, or with blocks once a q block.
 // Error as matmul_roofline.
 Roofline attention_roofline(const Chip& chip, const AttentionCost& cost);
+
+// A grid of the DSL, by what Grid::cost counted with its body. Products are of that type, f32 ones
+// in `passes` of bf16; what else the body computes is the vector units', a transcendental as one
+// operation, and counts as computing where it takes longer. Error as operation_rate.
+Roofline grid_roofline(const Chip& chip, const GridCost& cost, DType compute = DType::kBF16,
+                       int passes = 1);
 
 // Operations a byte of the two, without the weights' projections (bf16): T G / (G + 1) for S = T
 // queries, S G / (S + G) for one.

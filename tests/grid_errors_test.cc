@@ -13,14 +13,15 @@ namespace kref {
 namespace {
 
 // What a message must begin with: the grid, and the axis or operand in quotes where there is one to
-// name. Expressions and settings belong to no grid.
+// name. Expressions and settings belong to no grid, a view of a view to no operand.
 bool names_its_subject(const Rule& rule) {
   const std::string begin = rule.contains.front(), chapter = rule.chapter;
   if (chapter == "settings") return true;
   if (chapter == "index maps" && begin.starts_with("index map: ")) return true;
   if (!begin.starts_with("grid 'g': ")) return false;
   return begin.find('\'', 10) != std::string::npos || begin.ends_with("without a name") ||
-         begin.find("windows and scratch") != std::string::npos;
+         begin.find("windows and scratch") != std::string::npos ||
+         begin.find("Ref::") != std::string::npos;
 }
 
 TEST_CASE("every message: each rule is refused and named") {

@@ -165,7 +165,9 @@ TEST_CASE("cost of a tiled matmul, and of a batch of it") {
     CHECK(cost.flops == 2 * 32 * 48 * 40 * b);
     CHECK(cost.transcendentals == 0);
     CHECK(cost.bytes == 4 * b * (30 * 16 * 16 + 30 * 16 * 8 + 32 * 40));
-    CHECK(cost.index_operations == 30 * b * (13 + 9 + 13));
+    CHECK(cost.product_flops == cost.flops);
+    CHECK(cost.index_operations == 30 * b * (13 + 9 + 13 + 4));
+    CHECK(cost.block_bytes == 4 * b * (30 * (16 * 16 + 16 * 8 + 2 * 16 * 8) + 32 * 40));
     // What moves is what a run counts; the padding of tiles makes 128 lanes of 8.
     const Trace trace = grid.run(body);
     Index moved = 0;
@@ -192,6 +194,7 @@ TEST_CASE("pallas 94: softmax attention counts as pl.estimate_cost does") {
     dot(s[p], s[vb], s[ob]);
   });
   CHECK(cost.flops == 2 * 64 * 128 * 16 + 2 * 64 * 128 * 4 + 2 * 8192 + 64);
+  CHECK(cost.product_flops == 2 * 64 * 128 * 16 + 2 * 64 * 128 * 4);
   CHECK(cost.transcendentals == 8192);
 }
 

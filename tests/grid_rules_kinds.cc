@@ -130,6 +130,49 @@ std::span<const Rule> kind_rules() {
          g.out("z", eight());
          g.run(nothing);
        }},
+      {"views",
+       "an element past the end of a block",
+       {"grid 'g': step 0: input 'x': Ref::at: dimension 0: element 8 does not lie inside the "
+        "extent "
+        "8"},
+       [] {
+         Grid g("g");
+         const auto xb = g.in("x", eight());
+         g.run([&](const Step& s) { (void)s[xb].at(8); });
+       }},
+      {"views",
+       "a slice past the end of a block",
+       {"grid 'g': input 'x': step 1 (i=1): Ref::at: dimension 0: start 3"},
+       [] {
+         Grid g("g");
+         const Axis i = g.parallel("i", 2);
+         const auto xb = g.in("x", eight(), {.block = {4}, .index = {i}});
+         g.run([&](const Step& s) { (void)s[xb].at(ds(3 * s.index(i), 2)); });
+       }},
+      {"views",
+       "a strided slice past the end of a block",
+       {"grid 'g': output 'z': step 0: Ref::at: dimension 0: start 0"},
+       [] {
+         Grid g("g");
+         const auto zb = g.out("z", eight());
+         g.run([&](const Step& s) { (void)s[zb].at(ds(0, 4, 3)); });
+       }},
+      {"views",
+       "a sub-block past the end",
+       {"grid 'g': step 0: Ref::block: dimension 0: 6:10 does not lie inside the extent 8"},
+       [] {
+         Grid g("g");
+         const auto xb = g.in("x", eight());
+         g.run([&](const Step& s) { (void)s[xb].block({6}, {4}); });
+       }},
+      {"views",
+       "a reshape to another number of elements",
+       {"grid 'g': step 0: Ref::reshape: "},
+       [] {
+         Grid g("g");
+         const auto xb = g.in("x", eight());
+         g.run([&](const Step& s) { (void)s[xb].reshape(3, 3); });
+       }},
       {"buffers",
        "three buffers",
        {"grid 'g': input 'x': Buffered(3): only single (1) and double (2) buffering are supported"},
