@@ -132,9 +132,8 @@ std::span<const Rule> kind_rules() {
        }},
       {"views",
        "an element past the end of a block",
-       {"grid 'g': step 0: input 'x': Ref::at: dimension 0: element 8 does not lie inside the "
-        "extent "
-        "8"},
+       {"grid 'g': input 'x': step 0: Ref::at: dimension 0: element 8 does not lie inside the "
+        "extent 8"},
        [] {
          Grid g("g");
          const auto xb = g.in("x", eight());
@@ -159,7 +158,8 @@ std::span<const Rule> kind_rules() {
        }},
       {"views",
        "a sub-block past the end",
-       {"grid 'g': step 0: Ref::block: dimension 0: 6:10 does not lie inside the extent 8"},
+       {"grid 'g': input 'x': step 0: Ref::block: dimension 0: 6:10 does not lie inside the extent "
+        "8"},
        [] {
          Grid g("g");
          const auto xb = g.in("x", eight());
