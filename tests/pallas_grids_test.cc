@@ -176,7 +176,8 @@ TEST_CASE("pallas 82: an element of a block is the row that a body reads next") 
               copy(s[xb].block({s[xb](0, 0), 0}, {1, 128}), s[zb]);
             });
           }) ==
-          "grid 'row': step 0: Ref::block: dimension 0: 8:9 does not lie inside the extent 8");
+          "grid 'row': input 'x': step 0: Ref::block: dimension 0: 8:9 does not lie inside the "
+          "extent 8");
     x(0, 0) = 6;
   }
 }
