@@ -139,6 +139,62 @@ TEST_CASE("vjp: large logits select rows of do, bit for bit") {
   }
 }
 
+TEST_CASE("L102: flash_attention_vjp sums dv over the query heads of a group, in blocks of heads") {
+  AttentionVjpCase c;
+  c.B = 1, c.H = 6, c.G = 2, c.T = c.S = 4, c.D = c.E = 1;
+  const auto zero = [](Index) { return 0.0; };
+  c.options.causal = Causal::kTopLeft;
+  const double expected[] = {6.25, 3.25, 1.75, 0.75};
+  for (const Layout layout : {Layout::kBHTD, Layout::kBTHD}) {
+    c.options.layout = layout;
+    c.q = filled(DType::kF32, c.shape(6, 4, 1), zero),
+    c.k = filled(DType::kF32, c.shape(2, 4, 1), zero);
+    c.v = filled(DType::kF32, c.shape(2, 4, 1), zero);
+    for (Index head = -1; head < 6; ++head) {  // -1: all of them
+      c.ct_o = filled(DType::kF32, c.shape(6, 4, 1), [&](Index i) {
+        return head < 0 || (c.bthd() ? i % 6 : i / 4) == head ? 1.0 : 0.0;
+      });
+      const Gradients g = compute_vjp(c);
+      for (Index at = 0; at < 8; ++at) {
+        const Index j = c.bthd() ? at / 2 : at % 4, group = c.bthd() ? at % 2 : at / 4;
+        const double share = head < 0 ? 1 : head / 3 == group ? 1.0 / 3 : 0;
+        const double dv = g.v.at(at);
+        CHECK(std::fabs(dv - share * expected[j]) <= 0x1p-21 * share * expected[j]);
+      }
+    }
+  }
+}
+
+TEST_CASE("L040: flash_attention_vjp of rows that see nothing is 0, whatever they hold") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (int way = 0; way < 5; ++way) {
+    AttentionVjpCase c;
+    c.B = 1, c.H = c.G = 1, c.T = 3, c.S = 2, c.D = c.E = 4;
+    const auto odd = [&](Index i) { return i % 2 == 0 ? nan : 1.0; };
+    c.q = filled(DType::kF32, c.shape(1, 3, 4), odd),
+    c.k = filled(DType::kF32, c.shape(1, 2, 4), odd);
+    c.v = filled(DType::kF32, c.shape(1, 2, 4), odd);
+    c.ct_o = filled(DType::kF32, c.shape(1, 3, 4), odd);
+    c.bias = filled(DType::kF32, {1, 1, 1, 2}, odd);
+    c.mask = filled(DType::kBool, {1, 1, 3, 2}, [](Index) { return 0.0; });
+    c.q_segments = filled(DType::kI32, {1, 3}, [](Index) { return 1.0; });
+    c.kv_segments = filled(DType::kI32, {1, 2}, [](Index) { return 2.0; });
+    c.q_lengths = c.kv_lengths = filled(DType::kI32, {1}, [](Index) { return 0.0; });
+    c.has_bias = true;
+    c.has_mask = way == 0, c.has_segments = way == 1, c.has_kv = way == 2, c.has_q = way == 3;
+    if (way == 4)
+      c.options.window = {.left = 0, .right = 0}, c.options.causal = Causal::kBottomRight;
+    CAPTURE(way);
+    const Gradients g = compute_vjp(c);
+    // Bottom right, rows at -1, 0, 1: the first one sees nothing, the others hold NaN themselves.
+    const Index none = way == 4 ? c.D : g.q.size();
+    for (Index i = 0; i < none; ++i) CHECK(g.q.at(i) == 0);
+    for (const Array* a : {&g.k, &g.v, &g.bias}) {
+      for (Index i = 0; way < 4 && i < a->size(); ++i) CHECK(a->at(i) == 0);
+    }
+  }
+}
+
 TEST_CASE("vjp: sizes of zero leave what the definition says") {
   for (const std::vector<Index>& z : std::vector<std::vector<Index>>{
            {0, 3, 4, 5, 6}, {2, 0, 4, 5, 6}, {2, 3, 0, 5, 6}, {2, 3, 4, 0, 6}, {2, 3, 4, 5, 0}}) {
