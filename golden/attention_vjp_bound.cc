@@ -62,6 +62,14 @@ AttentionVjpBounds::AttentionVjpBounds(const AttentionVjpRun& run)
       v_repeats_(row_repeats(run.primal.in.v)),
       largest_v_(largest(run.primal)) {}
 
+AttentionVjpBounds::AttentionVjpBounds(const AttentionVjpRun& run, const AttentionVjpBounds& same)
+    : run_(run),
+      logits_(run.primal, same.logits_),
+      narrow_(same.narrow_),
+      ct_repeats_(same.ct_repeats_),
+      v_repeats_(same.v_repeats_),
+      largest_v_(same.largest_v_) {}
+
 double AttentionVjpBounds::half_narrow(double value) const {
   return narrow_ == DType::kF32 ? 0 : half_spacing(narrow_, value);
 }
@@ -73,9 +81,8 @@ double AttentionVjpBounds::dp_steps(const AttentionRow& row, Index key, bool lik
     return static_cast<std::size_t>(
         reference::row_index(run.options.layout, row.batch, heads, h, rows, r));
   };
-  const Index group = row.head / (run.heads / run.groups);
   const double ct = ct_repeats_[at(run.heads, row.head, run.queries, row.query)].squares[0];
-  const double v = v_repeats_[at(run.groups, group, run.keys, key)].squares[0];
+  const double v = v_repeats_[at(run.groups, kv_head_, run.keys, key)].squares[0];
   return likely_steps(run.width, std::min(ct, v));
 }
 
@@ -126,8 +133,7 @@ bool AttentionVjpBounds::overflows(const AttentionRow& row,
   if (scores_overflow(run, row, logits_.unit())) return true;
   const double more = 1 + static_cast<double>(run.width + run.keys + 8) * logits_.unit();
   const auto past = [&](double size) { return std::isfinite(size) && size * more >= kPastF32; };
-  const Index group = row.head / (run.heads / run.groups);
-  const double v = largest_v_[static_cast<std::size_t>(row.batch * run.groups + group)];
+  const double v = largest_v_[static_cast<std::size_t>(row.batch * run.groups + kv_head_)];
   if (past(v * static_cast<double>(row.keys.size()))) return true;
   return std::any_of(gradient.keys.begin(), gradient.keys.end(), [&](const auto& g) {
     return past(2 * g.dp_magnitude + std::fabs(gradient.ct_lse));
@@ -188,12 +194,14 @@ double AttentionVjpBounds::sink_error(const AttentionRow& row, const AttentionRo
 }
 
 const RowGradientErrors& AttentionVjpBounds::operator()(const AttentionRow& row,
-                                                        const AttentionRowGradient& gradient) {
+                                                        const AttentionRowGradient& gradient,
+                                                        Index kv_head) {
+  kv_head_ = kv_head;
   out_.keys.assign(row.keys.size(), {});
   out_.sink = {};
   out_.overflow = false;
   if (row.kind != AttentionRow::Kind::kSoftmax || !std::isfinite(row.lse)) return out_;
-  errors_ = &logits_(row);
+  errors_ = &logits_(row, kv_head);
   weight_steps_ = likely_steps(static_cast<Index>(row.keys.size()), logits_.squares(row));
   out_.overflow = overflows(row, gradient);
   for (const bool likely : {true, false}) {

@@ -58,12 +58,23 @@ class AttentionVjpBounds {
   // `run` must outlive it.
   explicit AttentionVjpBounds(const AttentionVjpRun& run);
 
-  // Row and gradient as attention_vjp_rows hands them out for `run`. Until the next call.
-  const RowGradientErrors& operator()(const reference::AttentionRow& row,
-                                      const reference::AttentionRowGradient& gradient);
+  // Of a run of the same arrays, under other options.
+  AttentionVjpBounds(const AttentionVjpRun& run, const AttentionVjpBounds& same);
 
-  double unit() const { return logits_.unit(); }
-  double tiny() const { return logits_.tiny(); }
+  // Row and gradient as attention_vjp_rows hands them out for `run`, where the row reads that kv
+  // head. Until the next call.
+  const RowGradientErrors& operator()(const reference::AttentionRow& row,
+                                      const reference::AttentionRowGradient& gradient,
+                                      Index kv_head);
+
+  // In which sums are taken.
+  struct Accumulator {
+    double unit, tiny;  // unit roundoff, smallest normal number
+    bool wide;          // f64, not f32
+  };
+  Accumulator accumulator() const {
+    return {logits_.unit(), logits_.tiny(), run_.primal.dtype() == DType::kF64};
+  }
 
  private:
   // What the keys of a row have in common, of one kind of bound.
@@ -95,6 +106,7 @@ class AttentionVjpBounds {
   DType narrow_;  // what weights and ds may be rounded to; F32: nothing
   std::vector<Repeats> ct_repeats_, v_repeats_;  // of the rows
   std::vector<double> largest_v_;                // of each batch and kv head
+  Index kv_head_ = 0;                            // of the row
   const std::vector<LogitErrors::Error>* errors_ = nullptr;
   double weight_steps_ = 0;
   RowGradientErrors out_;

@@ -34,8 +34,15 @@ double cap_slope(const AttentionOptions& options, double score) {
   return 1 / grown / grown;
 }
 
-void softmax_gradient(const AttentionRow& row, const AttentionOptions& options, std::size_t width,
-                      AttentionRowGradient& out) {
+}  // namespace
+
+void row_gradient(const AttentionRow& row, const AttentionOptions& options, const double* ct_o,
+                  double ct_lse, AttentionRowGradient& out) {
+  out.keys.clear();
+  out.ct_o = ct_o, out.ct_lse = ct_lse;
+  out.delta = out.sink = 0;
+  if (row.kind != AttentionRow::Kind::kSoftmax) return;
+  const std::size_t width = row.o.size();
   for (const AttentionRow::Key& key : row.keys) {
     const double* v = row.v + key.index * static_cast<Index>(width);
     AttentionRowGradient::Key g{};
@@ -60,8 +67,6 @@ void softmax_gradient(const AttentionRow& row, const AttentionOptions& options, 
   out.sink = std::isinf(row.sink) && row.sink < 0 ? 0 : sink * (out.ct_lse - out.delta);
 }
 
-}  // namespace
-
 Index bias_offset(std::span<const Index> extents, const AttentionRow& row) {
   const auto at = [&](std::size_t d, Index i) { return extents[d] == 1 ? 0 : i; };
   return ((at(0, row.batch) * extents[1] + at(1, row.head)) * extents[2] + at(2, row.query)) *
@@ -84,15 +89,11 @@ void attention_vjp_rows(
   AttentionRowGradient gradient;
   std::size_t at = 0;
   attention_rows(in, exact, [&](const AttentionRow& row) {
-    gradient.keys.clear();
-    gradient.ct_o = o.data() + o_offset(options.layout, s.h, s.t, s.e, row);
-    gradient.ct_lse = lse.empty() ? 0 : lse[at];
-    if (options.lse_base == LogBase::k2) gradient.ct_lse *= std::numbers::log2e;
-    gradient.delta = gradient.sink = 0;
+    double ct_lse = lse.empty() ? 0 : lse[at];
+    if (options.lse_base == LogBase::k2) ct_lse *= std::numbers::log2e;
     ++at;
-    if (row.kind == AttentionRow::Kind::kSoftmax) {
-      softmax_gradient(row, options, static_cast<std::size_t>(s.e), gradient);
-    }
+    row_gradient(row, options, o.data() + o_offset(options.layout, s.h, s.t, s.e, row), ct_lse,
+                 gradient);
     visit(row, gradient);
   });
 }

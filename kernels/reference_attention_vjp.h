@@ -49,6 +49,11 @@ struct AttentionRowGradient {
   double sink = 0;               // cotangent of the row's sink; 0 when there is none
 };
 
+// Of a row as attention_rows hands it out for these options without p_dtype: ct_o its E cotangents,
+// ct_lse that of its natural lse. Views ct_o.
+void row_gradient(const AttentionRow& row, const AttentionOptions& options, const double* ct_o,
+                  double ct_lse, AttentionRowGradient& out);
+
 // Calls `visit` for every row, in the order of attention_rows; both are valid during the call only.
 // Error as attention_rows, and when a cotangent has another shape or no float type.
 void attention_vjp_rows(
