@@ -167,11 +167,17 @@ struct Block {
   }
 
   // What to ask for while the panel at column j is in use: the next one, at the end the first of
-  // the depths that follow. More than one panel at a time measured no better.
+  // the depths that follow. More than one panel at a time measured no better, but where a row of
+  // one is a single line of memory: then a half of the rows of the next two, 10 % quicker for 16
+  // rows of x; four no better.
   HWY_INLINE Ahead AfterPanel(Index j) const {
     const auto width = static_cast<Index>(hn::Lanes(typename Family::D())) * kColumnVectors;
     Ahead a;
-    if (j + width < n) {
+    const Index odd = j / width % 2, two = j + (2 - odd) * width;  // the next two panels
+    if (HasCareful<Family> && width * static_cast<Index>(sizeof(T)) <= 64 && !y.along_k &&
+        two + 2 * width <= n && k % 2 == 0) {
+      a = SourceOf(y, two, 2 * width, k0 + odd * (k / 2), k / 2);
+    } else if (j + width < n) {
       a = SourceOf(y, j + width, std::min(width, n - j - width), k0, k);
     } else if (k_next > 0) {
       a = SourceOf(y, 0, std::min(width, n), k0 + k, k_next);
