@@ -171,7 +171,6 @@ void stochastic_round(const ArrayRef& x, const ArrayRef& bits, const MutableArra
   check_shape("stochastic_round", "bits", bits, out);
   const Operand operands[] = {{"x", x}, {"bits", bits}, {"out", out}};
   const TilePlan plan("stochastic_round", operands, 3);
-  count_work([&] { return out.size(); }, 1);
   plan.for_each([](const Plane& p) { HWY_DYNAMIC_DISPATCH(StochasticRound)(p); });
 }
 

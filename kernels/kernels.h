@@ -8,6 +8,8 @@
 #include "kernels/dot_general.h"
 #include "kernels/flash_attention.h"
 #include "kernels/flash_attention_vjp.h"
+#include "kernels/gather.h"
+#include "kernels/integer_ops.h"
 #include "kernels/kv_cache.h"
 #include "kernels/load_store.h"
 #include "kernels/matmul.h"

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 
-#include "dsl/work.h"
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
 
@@ -151,7 +150,6 @@ void reduce(Reduction op, const ArrayRef& x, std::span<const Index> axes,
   const MutableArrayRef result = result_of(verb, x, set, out);
   KREF_CHECK(op == Reduction::kSum || x.size() > 0 || result.size() == 0, verb, ": x is ",
              to_string(x), ", of no elements there is no largest or smallest one");
-  count_work([&] { return x.size(); }, 1);
   reduce_axes(op, x, set, result);
 }
 

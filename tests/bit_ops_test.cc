@@ -190,6 +190,13 @@ TEST_CASE("behaviour 90: stochastic rounding gives a neighbour, by the bits, and
   });
 }
 
+TEST_CASE("stochastic rounding wants as many bits as elements") {
+  Tensor<bf16, 1> z({3});
+  CHECK(refusal([&] {
+          stochastic_round(Tensor<float, 1>({3}, 1.0f), Tensor<U32, 1>({1}, 0u), z.ref());
+        }) == "stochastic_round: bits is U32[1], expected the shape of out, BF16[3]");
+}
+
 TEST_CASE("the mean of stochastic rounding is the number itself") {
   // 1 + j / 2^16 lies j / 2^9 of the way to the next bf16, so that many of 2^16 draws go up.
   const Index n = 65536;

@@ -7,6 +7,8 @@
 
 #include "kernels/bit_ops.h"
 #include "kernels/dot_general.h"
+#include "kernels/gather.h"
+#include "kernels/integer_ops.h"
 #include "kernels/load_store.h"
 #include "kernels/move_ops.h"
 #include "kernels/random_bits.h"
@@ -161,6 +163,34 @@ TEST_CASE("bits: bitcast, packing, stochastic rounding, reciprocal, random bits"
     }
     CHECK(test.count > 300);
   });
+}
+
+TEST_CASE("integers, and gathers of rows and of elements") {
+  Tester test;
+  for (const Index n : kWidths) {
+    for_each_type([&](DType type) {
+      const Operand whole{type, 7, n};  // Block::fill makes indices of 0 to 6
+      test("load_at", {whole, {DType::kI32, 1, 5}, {type, 5, n}},
+           [](const ArrayRef* in, const MutableArrayRef& out) {
+             ArrayRef list = in[1];
+             list.rank = 1, list.extents[0] = 5, list.strides[0] = 1;
+             const ArrayIndex index[] = {list.ref<const std::int32_t, 1>()};
+             load_at(in[0], index, out);
+           });
+      test("take_along_axis", {whole, {DType::kI32, 3, n}, {type, 3, n}},
+           [](const ArrayRef* in, const MutableArrayRef& out) {
+             take_along_axis(in[0], in[1], 0, out);
+           });
+      if (!is_integer(type)) return;
+      for (int op = 0; op <= static_cast<int>(IntegerOp::kRem); ++op) {
+        test("integer", {whole, {type, 1, n}, whole},
+             [=](const ArrayRef* in, const MutableArrayRef& out) {
+               integer(static_cast<IntegerOp>(op), in[0], in[1], out);
+             });
+      }
+    });
+  }
+  CHECK(test.count > 500);
 }
 
 TEST_CASE("dot_general: where operands lie and copied") {

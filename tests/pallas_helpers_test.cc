@@ -99,7 +99,7 @@ TEST_CASE("narrow_types: bool, i8, u8 and f16; sums that wrap") {
       select(s[pb], s[ab], s[bb], s[sb]);
       add(s[ab], s[bb], s[wb]);
       add(s[ub], U8{200}, s[vb]);
-      select(s[pb], false, true, s[nb]);
+      bitwise_not(s[pb], s[nb]);
       mul(s[hb], s[hb], s[gb]);
     });
     program.expect("s", select_out);
@@ -162,7 +162,7 @@ TEST_CASE("masked_store, behaviour 57: the lanes that a mask of iotas switches o
       iota(0, row.ref());
       iota(1, odd.ref());
       add(row, odd, odd.ref());
-      for (Index e = 0; e < 32; ++e) odd.data()[e] %= 2;
+      rem(odd, 2, odd.ref());
       equal(odd.ref(), 0, mask.ref());
       store(s[yb], s[zb]);
       store(s[xb], mask, s[zb]);
