@@ -2,6 +2,8 @@
 // Cotangents for the cases of flash_attention_cases.h.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/reference_attention_vjp.h"
 #include "tests/flash_attention_cases.h"
 
@@ -27,6 +29,44 @@ inline AttentionVjpCase make_vjp_case(const Levels& levels, std::mt19937& random
   c.ct_lse = filled(DType::kF32, {c.B, c.H, c.T}, noise);
   c.has_ct_lse = random() % 2 == 0;
   return c;
+}
+
+// Sets everything to NaN that no gradient depends on; counts rows, and elements of the bias.
+inline Index poison_unseen(AttentionVjpCase& c) {
+  using Kind = reference::AttentionRow::Kind;
+  const auto none = [](Index n) { return std::vector<char>(static_cast<std::size_t>(n), 0); };
+  std::vector<char> q = none(c.B * c.H * c.T), ct_o = q, ct_lse = q, kv = none(c.B * c.G * c.S),
+                    bias = none(c.has_bias ? c.bias.size() : 0);
+  const Layout layout = c.options.layout;
+  const auto see = [](std::vector<char>& seen, Index i) { seen[static_cast<std::size_t>(i)] = 1; };
+  AttentionInputs in = c.inputs();
+  in.bias.reset();  // a bias of -infinity hides no key
+  reference::attention_rows(in, c.options, [&](const reference::AttentionRow& row) {
+    const Index at = reference::row_index(layout, row.batch, c.H, row.head, c.T, row.query);
+    if (row.kind == Kind::kSoftmax) see(ct_lse, (row.batch * c.H + row.head) * c.T + row.query);
+    // A row that sees no key hands its cotangent to all of them under kUniform.
+    if (row.kind == Kind::kNoKey && c.options.fully_masked == FullyMasked::kUniform) see(ct_o, at);
+    if (!row.keys.empty()) see(q, at), see(ct_o, at);
+    const Index group = row.head / (c.H / c.G);
+    for (const auto& key : row.keys) {
+      see(kv, reference::row_index(layout, row.batch, c.G, group, c.S, key.index));
+      if (c.has_bias) see(bias, reference::bias_offset(c.bias.shape(), row) + key.index);
+    }
+  });
+  Index count = 0;
+  const auto spoil = [&](Array& a, const std::vector<char>& seen, Index width) {
+    const Array from = a;
+    a = filled(a.dtype(), {a.shape().begin(), a.shape().end()}, [&](Index i) {
+      return seen[static_cast<std::size_t>(i / width)] != 0
+                 ? from.at(i)
+                 : std::numeric_limits<double>::quiet_NaN();
+    });
+    count += std::count(seen.begin(), seen.end(), 0);
+  };
+  spoil(c.q, q, c.D), spoil(c.ct_o, ct_o, c.E), spoil(c.ct_lse, ct_lse, 1);
+  spoil(c.k, kv, c.D), spoil(c.v, kv, c.E);
+  if (c.has_bias) spoil(c.bias, bias, 1);
+  return count;
 }
 
 // Which pairs of levels, and of a level with a ct.lse or none, cases have had.

@@ -176,6 +176,21 @@ inline Result compute(const AttentionCase& c) {
   return r;
 }
 
+// Elements at.. of a row-major array become what value() gives.
+template <class F>
+void overwrite(Array& a, Index at, Index count, const F& value) {
+  with_dtype(a.dtype(), [&]<class T>() {
+    for (Index i = 0; i < count; ++i)
+      a.mutable_elements<T>()[static_cast<std::size_t>(at + i)] = static_cast<T>(value());
+  });
+}
+// With bytes of its own: copies of an Array share theirs.
+inline Array copy_of(const Array& a) {
+  Array out(a.dtype(), a.shape());
+  if (a.bytes() > 0) std::memcpy(out.mutable_data(), a.data(), a.bytes());
+  return out;
+}
+
 inline bool same_bits(const Array& a, const Array& b) {
   return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }

@@ -31,14 +31,6 @@ Seen seen_by(const AttentionCase& c) {
   return seen;
 }
 
-template <class F>
-void overwrite(Array& a, Index at, Index count, const F& value) {
-  with_dtype(a.dtype(), [&]<class T>() {
-    for (Index i = 0; i < count; ++i)
-      a.mutable_elements<T>()[static_cast<std::size_t>(at + i)] = static_cast<T>(value());
-  });
-}
-
 TEST_CASE("NaN in every place that nobody sees changes no bit") {
   std::mt19937 random(11);
   for (int n = 0; n < 120; ++n) {
@@ -48,11 +40,6 @@ TEST_CASE("NaN in every place that nobody sees changes no bit") {
     const Result clean = compute(c);
     const Seen seen = seen_by(c);
     const auto poison = [] { return std::numeric_limits<double>::quiet_NaN(); };
-    const auto copy_of = [](const Array& a) {
-      Array out(a.dtype(), a.shape());
-      if (a.bytes() > 0) std::memcpy(out.mutable_data(), a.data(), a.bytes());
-      return out;
-    };
     c.q = copy_of(c.q), c.k = copy_of(c.k), c.v = copy_of(c.v);
     Index poisoned = 0;
     const auto row_at = [&](Index heads, Index rows, Index b, Index h, Index r) {
