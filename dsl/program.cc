@@ -131,8 +131,10 @@ void Program::prepare() {
       throw Error(cat(subject(*this, *bad), ": the block index of ", step_text(*this, first_bad),
                       " does not fit into 64 bits"));
     }
-    for (const Operand& o : operands) {
-      if (o.writes() && o.map.callable == nullptr) check_visits(*this, o);
+    for (Operand& o : operands) {
+      if (!o.writes()) continue;
+      o.tabled = o.map.callable != nullptr || !apart_windows(*this, o);
+      if (o.map.callable == nullptr) check_visits(*this, o);
     }
     check_aliases(*this);
   }

@@ -43,6 +43,7 @@ struct Operand {
   bool copies = false;            // shares memory with another operand: never viewed in place
   bool strided = false;           // elements of the last dimension lie apart: never viewed in place
   bool own_window = false;        // an input whose window a body may write
+  bool tabled = false;  // an output whose visits only going through all steps can tell apart
 
   std::size_t rank() const { return array.rank; }
   bool moves() const { return kind != Kind::kScratch && kind != Kind::kPrefetch; }
@@ -129,6 +130,8 @@ void check_block(const Program& program, const Operand& operand, const Index* bl
 // Error on an output whose map, given as data, comes back to a block it left, or gives one block to
 // two coordinates of a parallel axis.
 void check_visits(const Program& program, const Operand& operand);
+// Do the expressions of an output with Element windows say that two visits never share an element?
+bool apart_windows(const Program& program, const Operand& operand);
 // Error on an out or in_out whose elements share memory, or that shares memory with another
 // operand without being the same view; marks those that are as copies.
 void check_memory(Program& program);

@@ -93,6 +93,27 @@ void block_at(const Program& program, const Operand& operand, Index step, Index*
 
 }  // namespace
 
+// They are where each axis has a dimension in which its neighbouring coordinates start a window or
+// more apart.
+bool apart_windows(const Program& program, const Operand& operand) {
+  if (operand.elements == 0) return true;
+  for (std::size_t a = 0; a < program.axes.size(); ++a) {
+    if (program.axes[a].size == 1 || (operand.axes >> a & 1) == 0) continue;
+    bool apart = false;
+    for (std::size_t d = 0; d < operand.rank(); ++d) {
+      const AxisExpr& e = operand.map.exprs[d];
+      if (e.axis() != static_cast<int>(a) || !e.injective()) continue;
+      Shape<kMaxAxes> at{};
+      const Index first = e(at.data());
+      at[a] = 1;
+      const Index step = (e(at.data()) - first) * operand.unit[d];
+      apart = apart || step >= operand.block[d] || -step >= operand.block[d];
+    }
+    if (!apart) return false;
+  }
+  return true;
+}
+
 // A run of equal block indices must be the only one of that block. Let L be the last axis on which
 // the index depends. Two coordinates of an earlier axis with the same part give the same blocks,
 // with other blocks (of L) between them: every earlier axis must be injective. On L itself equal

@@ -133,8 +133,10 @@ std::uint32_t Worker::advance() {
   return moved;
 }
 
-// Writes the block index of this step to `block`; returns whether it differs from `before`.
-bool Worker::evaluate(const Operand& o, const Shape<kMaxRank>& before, Shape<kMaxRank>& block) {
+// Writes the block index of this step to `block`, which has that of the step before where not all
+// axes (bits) moved; returns whether it differs from `before`.
+bool Worker::evaluate(const Operand& o, std::uint32_t moved, const Shape<kMaxRank>& before,
+                      Shape<kMaxRank>& block) {
   if (o.map.callable != nullptr) {
     views = nullptr;  // an index map sees no blocks
     o.index_of(Step(*this), at, block.data());
@@ -143,7 +145,10 @@ bool Worker::evaluate(const Operand& o, const Shape<kMaxRank>& before, Shape<kMa
   }
   bool changed = false;
   for (std::size_t d = 0; d < o.rank(); ++d) {
-    block[d] = o.map.exprs[d](at);
+    const AxisExpr& e = o.map.exprs[d];
+    const std::uint32_t axis = e.constant() ? 0 : 1u << e.axis();
+    if (moved != ~0u && (axis & moved) == 0) continue;
+    block[d] = e(at);
     changed = changed || block[d] != before[d];
   }
   return changed;
@@ -158,7 +163,7 @@ void Worker::enter_step(std::uint32_t moved, bool new_point) {
     // A new parallel point is a new visit of an output, or of an input that bodies write: it must
     // not find its block there.
     const bool renew = !w.visiting || (new_point && (o.writes() || o.own_window));
-    if (evaluate(o, w.block, w.next) || renew) changed |= std::uint64_t{1} << id;
+    if (evaluate(o, moved, w.block, w.next) || renew) changed |= std::uint64_t{1} << id;
   }
   // All stores of the step before come before the fetches of this one: an output may be aliased to
   // an input.
@@ -222,7 +227,7 @@ bool Worker::fetched_by_previous_step(std::size_t id) {
   program_.coordinates_of(--number, at_.data());
   bool same = false;
   try {
-    same = !evaluate(program_.operands[id], windows_[id].next, before);
+    same = !evaluate(program_.operands[id], ~0u, windows_[id].next, before);
   } catch (...) {
     // Whatever is wrong there is the other thread's to report.
   }

@@ -30,17 +30,16 @@ struct Failure {
   std::exception_ptr error_;
 };
 
-// The visits of the outputs whose index map is a callable or that have Element windows, found
-// before the first body runs. A body must never work on a block that the body of another visit may
-// hold, so that a fault must be known before either of them starts.
+// The visits of the outputs whose index map is a callable, or whose Element windows are not told
+// apart by their expressions, found before the first body runs. A body must never work on a block
+// that the body of another visit may hold, so that a fault must be known before either of them
+// starts.
 class VisitTable {
  public:
   // Goes through all steps in order. The first one at which a map throws, names no block or comes
   // back to a block is reported to `failure`: neither it nor a later one is to run.
   VisitTable(const Program& program, Failure& failure);
-  static bool counts(const Operand& o) {
-    return o.writes() && (o.map.callable != nullptr || o.elements != 0);
-  }
+  static bool counts(const Operand& o) { return o.writes() && o.tabled; }
   // The step at which the (first) visit of that cell of an operand that counts begins; -1: none.
   Index begin(std::size_t operand, Index cell) const {
     return begins_[operand][static_cast<std::size_t>(cell)];
@@ -104,7 +103,8 @@ class Worker : public StepData {
   void start_point(Index point);
   std::uint32_t advance();
   void enter_step(std::uint32_t moved, bool new_point);
-  bool evaluate(const Operand& o, const Shape<kMaxRank>& before, Shape<kMaxRank>& block);
+  bool evaluate(const Operand& o, std::uint32_t moved, const Shape<kMaxRank>& before,
+                Shape<kMaxRank>& block);
   void visit(std::size_t id);
   void enter(std::size_t id);
   void leave(std::size_t id);
