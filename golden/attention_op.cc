@@ -5,6 +5,7 @@
 #include "golden/attention_options.h"
 #include "golden/cost.h"
 #include "golden/dims.h"
+#include "golden/probe.h"
 #include "kernels/flash_attention.h"
 
 namespace kref {
@@ -101,6 +102,8 @@ Operation attention_operation() {
            "p_dtype: a shift or a normalisation before the rounding is within the bound.",
            "The bound follows the error of the scores (D, |scale| sum |q||k| + |bias|) into each "
            "element of o; see golden/attention_bound.h.",
+           "`run --probe uniform|select|position` makes up inputs whose o is an exact integer or "
+           "dyadic number: means, one end of what a row sees, or one key of it.",
            "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition. A mesh "
            "is "
            "refused in this version."},
@@ -113,6 +116,7 @@ Operation attention_operation() {
       .compute = compute,
       .expect = expect_attention,
       .price = price_attention_run,
+      .probe = probe_attention,
   };
 }
 

@@ -32,7 +32,15 @@ Numbers that are not finite are the strings "nan", "inf", "-inf".)";
 
 constexpr const char* kRunFooter =
     R"(Writes by the name of FILE: .safetensors a run file with inputs, options and outputs (its
-source is kref), .npz every output, .npy the only output. --out NAME=FILE writes one output.)";
+source is kref), .npz every output, .npy the only output. --out NAME=FILE writes one output.
+A probe is a run whose right answer is an exact integer or dyadic number, so that a kernel that reads
+a wrong element gives wrong bits: feed its in.* to the kernel, replace out.*, and check.
+  kref run attention --probe uniform --shape q=f32[1,4,128,64] --shape k=f32[1,2,128,64]
+    --set causal=top_left --set window=[32,null] --out probe.safetensors
+  uniform   q = 0: means of what rows see   select   the last key they see, or the first
+  position  one key of those they see; values tell position, kv head, batch and column
+Of attention and decode_attention. What --shape names is made up (bias, mask, sinks, lengths,
+segments too), what --in names is taken; v follows k, k follows q. RUN --probe keeps its shapes.)";
 
 constexpr const char* kCostFooter =
     R"(Prices a run file, or an operation whose inputs are arrays or shapes, step by step: local work by
@@ -97,10 +105,12 @@ void add_options(CLI::App& app, Request& request, std::vector<Pairs>& pairs) {
   for (Pairs& p : pairs) {
     const std::string flag = p.flag;
     if (flag == "--actual" && app.get_name() != "check") continue;
-    if (flag == "--shape" && app.get_name() != "cost") continue;
+    if (flag == "--shape" && app.get_name() == "check") continue;
     if (flag == "--shape") {
       add_repeated(app, p.flag, p.texts, "NAME=TYPE[EXTENTS]",
-                   "an input of which no more is known: x=bf16[8192,8192]");
+                   app.get_name() == "run"
+                       ? "an input that --probe makes up: q=f32[1,4,128,64]"
+                       : "an input of which no more is known: x=bf16[8192,8192]");
     }
     if (flag == "--in") add_repeated(app, p.flag, p.texts, "NAME=FILE[:MEMBER]", "an input array");
     if (flag == "--actual") {
@@ -186,6 +196,8 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
   add_repeated(*cost, "--network", request.network, "AXIS",
                "an axis of the mesh between slices, over the data-center network");
   cost->add_flag("--sweep", request.sweep, "rank the strategies and meshes of a layer (mlp)");
+  add_single(*run, "--probe", "uniform|select|position", "make up inputs with an exact answer",
+             [&](const std::string& text) { request.probe = text; });
   add_repeated(*run, "--out", request.out, "FILE|NAME=FILE[:MEMBER]", "where to write");
   describe->add_option("OP|RUN", request.subjects, "names of operations, run files");
   for (CLI::App* sub : {check, run, list, describe, cost, version}) {

@@ -23,6 +23,33 @@ Array shape_only(const std::string& name, DType type, const std::vector<Index>& 
   return Array(type, shape);
 }
 
+// Shapes that follow from others.
+void complete(Run& run) {
+  const auto has = [&](const char* name, std::size_t rank) {
+    const auto at = run.in.find(name);
+    return at != run.in.end() && at->second.rank() == rank;
+  };
+  if (run.op.starts_with("mlp") && has("x", 2) && has("w_in", 2)) {
+    const Array x = run.in.at("x"), w = run.in.at("w_in");
+    if (!run.in.contains("w_out")) {
+      run.in.emplace("w_out", shape_only("w_out", w.dtype(), {w.extent(1), w.extent(0)}));
+    }
+    if (run.op == "mlp.vjp" && !run.in.contains("ct.y")) {
+      run.in.emplace("ct.y", shape_only("ct.y", x.dtype(), {x.extent(0), x.extent(1)}));
+    }
+  }
+  if (run.op == "decode_attention" && has("k_cache", 4) && !run.in.contains("lengths")) {
+    const Array& cache = run.in.at("k_cache");
+    Array lengths(DType::kI32, std::vector<Index>{cache.extent(0)});
+    for (std::int32_t& n : lengths.mutable_elements<std::int32_t>()) {
+      n = static_cast<std::int32_t>(cache.extent(1));
+    }
+    run.in.emplace("lengths", std::move(lengths));
+  }
+}
+
+}  // namespace
+
 Array read_shape(const NamedShape& given) {
   const auto refuse = [&](const char* why) {
     throw Error(detail::cat("--shape ", given.name, ": ", quote(given.text), ' ', why,
@@ -51,33 +78,6 @@ Array read_shape(const NamedShape& given) {
                           static_cast<Index>(size_of(type)));
   return shape_only(given.name, type, shape);
 }
-
-// Shapes that follow from others.
-void complete(Run& run) {
-  const auto has = [&](const char* name, std::size_t rank) {
-    const auto at = run.in.find(name);
-    return at != run.in.end() && at->second.rank() == rank;
-  };
-  if (run.op.starts_with("mlp") && has("x", 2) && has("w_in", 2)) {
-    const Array x = run.in.at("x"), w = run.in.at("w_in");
-    if (!run.in.contains("w_out")) {
-      run.in.emplace("w_out", shape_only("w_out", w.dtype(), {w.extent(1), w.extent(0)}));
-    }
-    if (run.op == "mlp.vjp" && !run.in.contains("ct.y")) {
-      run.in.emplace("ct.y", shape_only("ct.y", x.dtype(), {x.extent(0), x.extent(1)}));
-    }
-  }
-  if (run.op == "decode_attention" && has("k_cache", 4) && !run.in.contains("lengths")) {
-    const Array& cache = run.in.at("k_cache");
-    Array lengths(DType::kI32, std::vector<Index>{cache.extent(0)});
-    for (std::int32_t& n : lengths.mutable_elements<std::int32_t>()) {
-      n = static_cast<std::int32_t>(cache.extent(1));
-    }
-    run.in.emplace("lengths", std::move(lengths));
-  }
-}
-
-}  // namespace
 
 Run run_of_shapes(const std::string& op, const std::vector<NamedShape>& shapes) {
   Run run;

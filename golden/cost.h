@@ -46,6 +46,8 @@ PricedRun price_run(const Run& run, const CostRequest& request);
 struct NamedShape {
   std::string name, text;
 };
+// The array of one: its elements are not there, unless they are integers or bools: 0.
+Array read_shape(const NamedShape& given);
 Run run_of_shapes(const std::string& op, const std::vector<NamedShape>& shapes);
 
 // A table for people; the same as JSON: run, op, chip, slice, mesh, links, steps, seconds, axes.

@@ -6,6 +6,7 @@
 #include "golden/attention_op.h"
 #include "golden/attention_options.h"
 #include "golden/cost.h"
+#include "golden/probe.h"
 #include "golden/run_launch.h"
 #include "sharding/batch_sharded_decode.h"
 #include "sharding/shard_map.h"
@@ -119,6 +120,8 @@ Operation decode_operation() {
                 "With a mesh: q, k_new, v_new shard heads and the caches shard batch over one "
                 "axis, which divides B, H and, with k_new, G; lengths are replicated, o and lse "
                 "leave as q came. Nothing is summed over devices: the numbers are those of one.",
+                "`run --probe uniform|select|position` makes up inputs whose o is an exact integer "
+                "or dyadic number: means, one end of the cache, or one key of it.",
                 "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition."},
       .sources = {"jax.experimental.pallas.ops.tpu.paged_attention (lengths, soft cap)",
                   "ragged paged attention of tpu-inference (windows, the new token in place)"},
@@ -126,6 +129,7 @@ Operation decode_operation() {
       .compute = compute,
       .expect = expect_decode,
       .price = price_decode_run,
+      .probe = probe_decode,
   };
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@
 
 namespace kref {
 
-struct Cost;       // sharding/cost_model.h
-struct MeshLinks;  // sharding/slice.h
+struct Cost;           // sharding/cost_model.h
+struct MeshLinks;      // sharding/slice.h
+enum class ProbeKind;  // golden/probe.h
 
 // One tensor of an operation, for people and for the shape check.
 struct TensorRule {
@@ -62,6 +64,10 @@ struct Operation {
   // What it takes on chips with links, for `cost`. `run` has been declared, and may have inputs of
   // which only shape and element type are known. Error as validate. Null: not priced.
   Cost (*price)(const Run& run, const MeshLinks& links) = nullptr;
+
+  // Fills the inputs `made` with a probe, for `run --probe` (golden/probe.h). `run` has been
+  // validated. Null: there is none.
+  Run (*probe)(const Run& run, ProbeKind kind, const std::set<std::string>& made) = nullptr;
 };
 
 // Every operation of this build, in the order in which `list` prints them.

@@ -6,6 +6,7 @@
 #include "golden/commands.h"
 #include "golden/console.h"
 #include "golden/operation.h"
+#include "golden/probe.h"
 #include "golden/verdict_json.h"
 
 namespace kref {
@@ -103,6 +104,13 @@ int run_command(const Request& request) {
   try {
     progress("reading " + subject);
     Run run = assemble(request, subject);
+    if (request.probe) {
+      std::vector<NamedShape> shapes;
+      for (const Assignment& shape : request.shape) shapes.push_back({shape.name, shape.value});
+      run = probe_run(run, parse_probe(*request.probe), shapes);
+    } else {
+      KREF_CHECK(request.shape.empty(), "run: --shape goes with --probe");
+    }
     const Operation& operation = find_operation(run.op);
     KREF_CHECK(!request.out.empty(), "run: expected --out FILE");
     std::vector<Target> targets;

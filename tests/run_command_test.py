@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from command import GOOD, KREF, RUNS, CommandTest, kref, read
+from command import GOOD, KREF, RUNS, CommandTest, kref, read, write
 
 
 class Run(CommandTest):
@@ -42,6 +42,36 @@ class Run(CommandTest):
         self.assertEqual(kref("check", "matmul", *given, "--actual", f"z={npz}:product")[0], 0)
         code, out, _ = kref("run", "matmul", *given, "--out", z, "--json")
         self.assertEqual(json.loads(out)["outputs"], [{"output": "z", "dtype": "F32", "shape": [7, 13]}])
+
+    def test_probe_writes_a_run_that_checks_until_an_output_is_replaced(self):
+        out = self.tmp / "probe.safetensors"
+        for kind in ("uniform", "select", "position"):
+            code, text, err = kref("run", "attention", "--probe", kind, "--shape", "q=f32[1,4,40,16]", "--shape",
+                                   "k=f32[1,2,40,16]", "--set", "causal=top_left", "--out", out)
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn("F32[1,4,40,16]", text)
+            self.assertEqual(kref("check", out)[0], 0)
+            meta, tensors = read(out)
+            self.assertEqual(meta["probe"], kind)
+            self.assertEqual(json.loads(meta["set"]), {"causal": "top_left", "scale": 0.25})
+            # What a kernel does that sees one key too many, except in the last row.
+            self.assertEqual(kref("run", out, "--set", "causal=none", "--set", "window=[null,1]", "--out", out)[0], 0)
+            wrong = read(out)[1]["out.o"]
+            write(out, meta, {**tensors, "out.o": wrong})
+            code, text, _ = kref("check", out, "--json")
+            self.assertEqual(code, 0 if kind == "position" else 1)
+            if kind == "uniform":
+                # On a ramp that is also each row in the place of the one before.
+                guess = json.loads(text)["outputs"][0]
+                self.assertIn("causal off by one", guess["pattern"] + guess["detail"])
+        self.assertEqual(kref("run", "decode_attention", "--probe", "select", "--out", out)[0], 0)
+        self.assertEqual(kref("check", out)[0], 0)
+        run = RUNS / "attention" / "a004-square-33.safetensors"
+        self.assertEqual(kref("run", run, "--probe", "position", "--out", out)[0], 0)
+        self.assertEqual(kref("check", out)[0], 0)
+        self.refused("run", "attention", "--probe", "uniforn", "--out", out, mentions="uniform")
+        self.refused("run", "matmul", "--probe", "uniform", "--out", out, mentions="no probe")
+        self.refused("run", GOOD, "--shape", "x=f32[2,2]", "--out", out, mentions="--probe")
 
     def test_run_refuses(self):
         given = self.arrays()
