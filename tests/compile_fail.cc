@@ -67,6 +67,23 @@ void program(Ref<const float, 2> x, Ref<float, 2> z) {
 #elif defined(SCRATCH_VALID)
   const auto acc = grid.scratch<float>("acc", {4, 4});
   grid.run([&](const Step& s) { static_cast<void>(EITHER(s[acc], s.valid(acc))); });
+#elif defined(TABLE_WRITE)
+  const auto table = grid.prefetch("table", x);
+  grid.run([&](const Step& s) { EITHER((void)s[table](0 COMMA 0), s[table](0 COMMA 0) = 1.0f); });
+#elif defined(TABLE_RANK)
+  const auto table = grid.prefetch("table", x);
+  grid.run([&](const Step& s) { (void)s[table](EITHER(0 COMMA 0, 0)); });
+#elif defined(TABLE_VALID)
+  const auto table = grid.prefetch("table", x);
+  grid.run([&](const Step& s) { (void)EITHER(s[table](0 COMMA 0), s.valid(table)); });
+#elif defined(BATCH_RANK)
+  Grid mapped("mapped");
+  const Batch b = mapped.vmap("b", 2);
+  mapped.in("x", b(x), {.block = EITHER({4}, {4 COMMA 4}), .index = {0}});
+#elif defined(BATCH_OUT_OF_CONST)
+  Grid mapped("mapped");
+  const Batch b = mapped.vmap("b", 2);
+  mapped.out("z", b(EITHER(z, x)), {.block = {4}, .index = {0}});
 #elif defined(BODY_ARGUMENT)
   grid.run([](EITHER(const Step&, int)) {});
 #elif defined(BODY_MUTABLE)
