@@ -135,6 +135,38 @@ class Counts {
   std::map<std::string, Count> counts_;
 };
 
+// More of what the judge names. Not tried on gradients.
+const std::vector<Mutant>& further_mutants() {
+  using K = Kernel;
+  static const std::vector<Mutant> all = {
+      {"causal aligned at the other end", "wrong causal alignment",
+       [](K& k) {
+         if (k.options.causal == Causal::kNone || k.queries == k.keys) return false;
+         const bool top = k.options.causal == Causal::kTopLeft;
+         k.options.causal = top ? Causal::kBottomRight : Causal::kTopLeft;
+         return true;
+       }},
+      {"scale applied twice", "scale applied twice",
+       [](K& k) { return k.options.scale = k.options.scale * k.options.scale, true; }},
+      {"one stale key seen", "one key past the length",
+       [](K& k) {
+         if (!k.in.kv_lengths || k.in.mask || k.in.q_segment_ids) return false;
+         k.change_open([&](Index b, Index, Index, Index j, bool is) {
+           return is || j == k.last[static_cast<std::size_t>(b)] + 1;
+         });
+         for (Index& last : k.last) last += k.decode;  // and so the row stands one later
+         return true;
+       }},
+      {"rows without a key are means, or zero", "fully masked rows",
+       [](K& k) {
+         FullyMasked& rule = k.options.fully_masked;
+         rule = rule == FullyMasked::kUniform ? FullyMasked::kZero : FullyMasked::kUniform;
+         return k.keys > 0;
+       }},
+  };
+  return all;
+}
+
 // Faults in right outputs: (name, pattern, what is left of the values).
 void change_outputs(const Tried& t, const Values& good, Counts& counts) {
   const Expectation& e = t.expected.at(0);  // o
@@ -176,18 +208,22 @@ TEST_CASE("every fault that moves an output past its bound is found, and no gues
     for (const Expectation& e : t.expected) {
       CHECK(judge(e, rounded(t.run.out.at(e.output), good.at(e.output))).ok());
     }
-    for (const Mutant& mutant : mutants()) {
-      CAPTURE(std::string(mutant.name));
-      Kernel kernel = copied(*t.kernel);
-      if (!mutant.break_it(kernel)) continue;
-      counts.add(mutant.name, judged(t, t.values(kernel), mutant.pattern));
+    for (const auto* list : {&mutants(), &further_mutants()}) {
+      for (const Mutant& mutant : *list) {
+        CAPTURE(std::string(mutant.name));
+        Kernel kernel = copied(*t.kernel);
+        if (!mutant.break_it(kernel)) continue;
+        counts.add(mutant.name, judged(t, t.values(kernel), mutant.pattern));
+      }
     }
     change_outputs(t, good, counts);
   }
   MESSAGE(runs, " runs\n", counts.text());
-  for (const Mutant& mutant : mutants()) {
-    CAPTURE(std::string(mutant.name));
-    CHECK(counts.found(mutant.name) > 0);
+  for (const auto* list : {&mutants(), &further_mutants()}) {
+    for (const Mutant& mutant : *list) {
+      CAPTURE(std::string(mutant.name));
+      CHECK(counts.found(mutant.name) > 0);
+    }
   }
 }
 
