@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "dsl/work_meter.h"
+
 namespace kref {
 
 namespace detail {
@@ -37,13 +39,14 @@ std::string to_string(const ArrayRef& array) {
 }
 
 Array::Array(DType type, std::span<const Index> shape) : Array(unwritten(type, shape)) {
-  if (bytes() > 0) std::memset(own_, 0, bytes());
+  if (own_ != nullptr && bytes() > 0) std::memset(own_, 0, bytes());
 }
 
 Array Array::unwritten(DType type, std::span<const Index> shape) {
   KREF_CHECK(shape.size() <= kMaxRank, "array of rank ", shape.size(), ", expected at most ",
              kMaxRank);
   const std::size_t n = detail::checked_bytes("array", shape.data(), shape.size(), size_of(type));
+  if (detail::shapes_only()) return Array(type, shape, nullptr, nullptr);
   detail::Bytes memory = detail::allocate(n);
   Array array;
   array.own_ = memory.get();
@@ -64,7 +67,7 @@ double Array::at(Index i) const {
 }
 
 void* Array::mutable_data() {
-  KREF_CHECK(own_ != nullptr || size() == 0,
+  KREF_CHECK(own_ != nullptr || size() == 0 || detail::shapes_only(),
              "array: its memory belongs to a file and is read-only");
   return own_;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "dsl/threads.h"
+#include "dsl/work_meter.h"
 #include "dsl/worker.h"
 
 namespace kref {
@@ -72,6 +73,7 @@ Trace named(const Program& program, Trace trace) {
 }
 
 Trace run(const Program& program, Body body) {
+  const MeterScope unmetered(nullptr);
   Team team(program, body);
   int n = static_cast<int>(std::clamp<Index>(program.points, 1, threads()));
   if (program.one_thread || omp_in_parallel() != 0) n = 1;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "dsl/overlap.h"
+#include "dsl/work_meter.h"
 #include "kernels/any_operand.h"
 #include "kernels/row_products.h"
 #include "kernels/softmax_finish.h"
@@ -62,6 +63,7 @@ Sizes check_operands(const DecodeInputs& in, const MutableArrayRef& o,
   check_shape("o", o, {n.batches, n.heads, n.width});
   if (lse) check_shape("lse", *lse, {n.batches, n.heads});
   for (const ArrayRef* a : {&in.q, &in.k_cache, &in.v_cache, &in.lengths}) {
+    if (detail::shapes_only()) break;
     KREF_CHECK(!overlap(*a, o) && (!lse || !overlap(*a, MutableArrayRef(*lse))),
                "decode_attention: o or lse overlaps the input ", to_string(*a));
   }
@@ -217,6 +219,18 @@ void merge_parts(const DecodeInputs& in, const MutableArrayRef& o,
   });
 }
 
+void tell(const DecodeInputs& in, const Sizes& n) {
+  WorkMeter* const meter = detail::work_meter();
+  if (meter == nullptr) return;
+  AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups, .queries = 1};
+  work.depth = n.depth, work.width = n.width;
+  const auto* lengths = static_cast<const std::int32_t*>(in.lengths.data);
+  for (Index b = 0; b < n.batches; ++b) work.keys += lengths[b];
+  if (n.batches > 0) work.keys /= static_cast<double>(n.batches);
+  work.type = work.kv_type = in.q.dtype;
+  meter->attention(work);
+}
+
 // Where a dimension has extent 0 flash_attention knows what to do.
 void decode_empty(const DecodeInputs& in, const MutableArrayRef& o,
                   const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
@@ -238,7 +252,9 @@ void decode_empty(const DecodeInputs& in, const MutableArrayRef& o,
 void decode_attention(const DecodeInputs& in, const MutableArrayRef& o,
                       const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
   const Sizes n = check_operands(in, o, lse, options);
-  if (n.batches * n.heads == 0) return;
+  tell(in, n);
+  if (n.batches * n.heads == 0 || detail::shapes_only()) return;
+  const MeterScope unmetered(nullptr);
   if (n.slots * n.depth * n.width == 0) {  // no blocks along a dimension of extent 0
     return decode_empty(in, o, lse, options);
   }

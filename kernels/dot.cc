@@ -3,7 +3,9 @@
 
 #include "dsl/tensor.h"
 #include "dsl/work.h"
+#include "dsl/work_meter.h"
 #include "kernels/dot_args.h"
+#include "kernels/passes.h"
 
 namespace kref::detail {
 namespace {
@@ -58,7 +60,14 @@ void dot_add(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& acc,
   KREF_CHECK(acc.extents[0] >= m && acc.extents[1] >= n, "dot_add: acc is ", to_string(acc),
              ", expected at least [", m, ",", n, "]");
   count_product(m, n, k);
-  if (m == 0 || n == 0) return;
+  if (WorkMeter* const meter = work_meter(); meter != nullptr) {
+    ProductWork work{.m = m, .n = n, .k = k, .adds = !from_zero};
+    work.x = work.y = x.dtype;
+    work.z = acc.dtype;
+    work.passes = product_passes(x.dtype, options.precision);
+    meter->product(work);
+  }
+  if (m == 0 || n == 0 || shapes_only()) return;
   if (k == 0) {
     if (from_zero) clear(acc, m, n);
     return;

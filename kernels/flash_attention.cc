@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "dsl/overlap.h"
+#include "dsl/work_meter.h"
 #include "kernels/attention_check.h"
+#include "kernels/attention_work.h"
 #include "kernels/flash_attention_grid.h"
 
 namespace kref {
@@ -47,10 +49,19 @@ void flash_attention(const AttentionInputs& given, const MutableArrayRef& o_give
   detail::check_dtype(kWho, "o", o, is_float(o.dtype), "a float type");
   detail::check_shape(kWho, "o", o, {n.batches, n.heads, n.queries, n.width});
   if (lse) detail::check_shape(kWho, "lse", *lse, {n.batches, n.heads, n.queries});
-  check_outputs(in, o, lse);
+  if (!detail::shapes_only()) check_outputs(in, o, lse);
   const AttentionTile t = detail::checked_tile(
       kWho, tile, default_attention_tile(n.batches * n.heads, n.queries, n.keys), n);
-  if (n.batches * n.heads * n.queries == 0) return;
+  if (WorkMeter* const meter = detail::work_meter(); meter != nullptr) {
+    AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups};
+    work.queries = n.queries, work.keys = static_cast<double>(n.keys);
+    work.depth = n.depth, work.width = n.width;
+    work.visible = visible_share(options, n.queries, n.keys);
+    work.type = in.q.dtype, work.kv_type = in.k.dtype;
+    meter->attention(work);
+  }
+  if (n.batches * n.heads * n.queries == 0 || detail::shapes_only()) return;
+  const MeterScope unmetered(nullptr);
 
   std::vector<Array> kept;
   in = detail::without_empty(in, n, kept);

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "dsl/overlap.h"
+#include "dsl/work_meter.h"
 #include "kernels/matmul_grid.h"
+#include "kernels/passes.h"
 #include "kernels/tile_ops.h"
 
 namespace kref {
@@ -56,8 +58,8 @@ MatmulSizes check_shapes(const ArrayRef& x, const ArrayRef& y, const MutableArra
   KREF_CHECK(inner(z, false) == s.n, "matmul: axis n of z ", to_string(z), " is ", inner(z, false),
              ", expected ", s.n);
   for (const auto& [name, operand] : {std::pair("x", &x), std::pair("y", &y)}) {
-    KREF_CHECK(!overlap(*operand, z), "matmul: z ", to_string(z), " overlaps ", name, ' ',
-               to_string(*operand), ", expected memory of its own");
+    KREF_CHECK(detail::shapes_only() || !overlap(*operand, z), "matmul: z ", to_string(z),
+               " overlaps ", name, ' ', to_string(*operand), ", expected memory of its own");
   }
   return s;
 }
@@ -93,6 +95,19 @@ BasicArrayRef<Void> first_dimension(const BasicArrayRef<Void>& a, Index at) {
   using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
   out.data = static_cast<Byte*>(a.data) + bytes;
   return out;
+}
+
+void tell(const ArrayRef& x, const MutableArrayRef& z, const MatmulSizes& s,
+          const MatmulOptions& o) {
+  WorkMeter* const meter = detail::work_meter();
+  if (meter == nullptr) return;
+  ProductWork work{.m = s.m, .n = s.n, .k = s.k, .shared_y = s.shared_y};
+  for (std::size_t d = 0; d + 2 < x.rank; ++d) work.batch *= x.extents[d];
+  work.x = work.y = x.dtype;
+  work.z = z.dtype;
+  work.passes = product_passes(x.dtype, o.precision);
+  work.tile_m = o.tile.m, work.tile_n = o.tile.n, work.tile_k = o.tile.k;
+  meter->product(work);
 }
 
 void run(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z, const MatmulOptions& o) {
@@ -163,7 +178,9 @@ void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
   if (o.tile == MatmulTile{}) o.tile = default_matmul_tile(x.dtype, s.m, s.n, s.k);
   KREF_CHECK(o.tile.m > 0 && o.tile.n > 0 && o.tile.k > 0, "matmul: tile is [", o.tile.m, ", ",
              o.tile.n, ", ", o.tile.k, "], expected three positive sizes");
-  if (z.size() == 0) return;
+  tell(x, z, s, options);
+  if (z.size() == 0 || detail::shapes_only()) return;
+  const MeterScope unmetered(nullptr);
   if (s.k == 0) {  // an empty sum; the grid would have no step to store it
     with_dtype(z.dtype, [&]<class Z>() {
       const Z zero{};
