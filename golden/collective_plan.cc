@@ -6,20 +6,10 @@
 #include "golden/collective_run.h"
 #include "golden/operation.h"
 #include "golden/plan.h"
+#include "sharding/collective_traits.h"
 
 namespace kref {
 namespace {
-
-template <class Op>
-std::optional<Traffic> traffic_of(const Op&) {
-  if constexpr (std::is_same_v<Op, AllGather>) return Traffic::kAllGather;
-  if constexpr (std::is_same_v<Op, PsumScatter>) return Traffic::kReduceScatter;
-  if constexpr (std::is_same_v<Op, AllToAll>) return Traffic::kAllToAll;
-  if constexpr (std::is_same_v<Op, Psum> || std::is_same_v<Op, Pmean> || std::is_same_v<Op, Pmax>) {
-    return Traffic::kAllReduce;
-  }
-  return std::nullopt;
-}
 
 // Of a device in the largest group.
 template <class Op>
@@ -28,7 +18,8 @@ void add_transfer(Plan& plan, const Op& op, const std::string& text, const char*
   const auto bytes = static_cast<double>(op.sent_bytes(shape, run.x_dtype, n));
   plan.steps.push_back(detail::cat(text, " of ", operand, ' ', name_of(run.x_dtype),
                                    shape_string(shape), " a device"));
-  plan.transfers.push_back({text + " of " + operand, bytes, traffic_of(op), op.axis_name.names});
+  plan.transfers.push_back({text + " of " + operand, bytes, detail::traffic_of(op),
+                            op.axis_name.names, detail::groups_of(op)});
 }
 
 void add_sums(Plan& plan, const std::vector<Psum>& sums, const char* operand,

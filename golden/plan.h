@@ -8,6 +8,7 @@
 
 #include "golden/run.h"
 #include "sharding/link_cost.h"
+#include "sharding/replica_groups.h"
 
 namespace kref {
 
@@ -17,6 +18,7 @@ struct PlannedTransfer {
   double bytes = 0;        // that one device sends, by ring algorithms (sharding_semantics 2.6)
   std::optional<Traffic> traffic = {};  // what it is to links; nothing: a permutation, or no move
   std::vector<std::string> axes = {};   // of the mesh, first major
+  AxisIndexGroups groups = {};          // of indices along them; none: all are one
 };
 
 struct Plan {

@@ -37,6 +37,7 @@ template <class Void>
 BasicArrayRef<Void> part(BasicArrayRef<Void> a, std::size_t d, Index begin, Index end) {
   using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
   a.extents[d] = end - begin;
+  if (a.data == nullptr) return a;
   a.data = static_cast<Byte*>(a.data) + begin * a.strides[d] * static_cast<Index>(size_of(a.dtype));
   return a;
 }

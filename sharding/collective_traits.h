@@ -3,11 +3,13 @@
 // groups it may have. For devices, typed bodies and run files alike.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
 
 #include "sharding/collectives.h"
+#include "sharding/link_cost.h"
 
 namespace kref::detail {
 
@@ -17,6 +19,24 @@ const char* name_of_op(const Op& op) {
   if constexpr (std::is_same_v<Op, Pmax>) return op.min ? "pmin" : "pmax";
   if constexpr (std::is_same_v<Op, Pargmax>) return op.min ? "pargmin" : "pargmax";
   return Op::kName;
+}
+
+// What travels, for its price: a broadcast goes round as a gather does, a sum to one member as a
+// reduce-scatter does. None of what sends pair by pair, or nothing.
+template <class Op>
+constexpr std::optional<Traffic> traffic_of(const Op&) {
+  if constexpr (std::is_same_v<Op, AllGather> || std::is_same_v<Op, Pbroadcast>) {
+    return Traffic::kAllGather;
+  } else if constexpr (std::is_same_v<Op, PsumScatter> || std::is_same_v<Op, PsumTo>) {
+    return Traffic::kReduceScatter;
+  } else if constexpr (std::is_same_v<Op, Psum> || std::is_same_v<Op, Pmean> ||
+                       std::is_same_v<Op, Pmax> || std::is_same_v<Op, Pargmax>) {
+    return Traffic::kAllReduce;
+  } else if constexpr (std::is_same_v<Op, Ppermute> || std::is_same_v<Op, OwnSlice> ||
+                       std::is_same_v<Op, Pvary>) {
+    return std::nullopt;
+  }
+  return Traffic::kAllToAll;  // all_to_all, and its ragged form
 }
 
 // Its axis_index_groups; none where it takes none.

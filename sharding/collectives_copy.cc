@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dsl/work_meter.h"
+
 namespace kref::detail {
 namespace {
 
@@ -122,6 +124,7 @@ class Fetched {
 }  // namespace
 
 void copy_box(const std::byte* from, std::byte* to, Box box, std::size_t element) {
+  if (shapes_only()) return;
   const Runs runs(box, element);
   const auto bytes = static_cast<Index>(element);
   if (!runs.empty) copy_dims(from + box.from_begin * bytes, to + box.to_begin * bytes, runs, 0);
@@ -129,7 +132,7 @@ void copy_box(const std::byte* from, std::byte* to, Box box, std::size_t element
 
 void copy_box(Exchange& exchange, Index rank, std::byte* to, Box box, std::size_t element) {
   const Runs runs(box, element);
-  if (runs.empty) return;
+  if (runs.empty || shapes_only()) return;
   const auto from = static_cast<std::size_t>(box.from_begin) * element;
   to += static_cast<std::size_t>(box.to_begin) * element;
   if (const std::byte* whole = exchange.view(rank, from, runs.span(0), nullptr)) {

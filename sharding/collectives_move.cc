@@ -124,7 +124,8 @@ Pending Ppermute::start(Device& device, const Array& x, CallSite where) const {
   return start_move(*this, device, x, std::move(p), where,
                     [source](Exchange& exchange, const ReplicaGroup&, Array& out) {
                       if (source >= 0) return copy_all(exchange, source, out);
-                      if (out.bytes() > 0) std::memset(bytes_of(out), 0, out.bytes());
+                      if (out.bytes() > 0 && out.data() != nullptr)
+                        std::memset(bytes_of(out), 0, out.bytes());
                     });
 }
 

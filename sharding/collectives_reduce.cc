@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "dsl/work_meter.h"
 #include "kernels/tile_ops.h"
 
 namespace kref::detail {
@@ -163,6 +164,7 @@ Index member(const Folding& r, Index k, Index n, Index chunk) {
 
 void reduce(Exchange& exchange, Index n, Index chunk, const Folding& reduction, const Part& part,
             const Sink& sink) {
+  if (shapes_only()) return;
   if (part.rows == 0 || part.columns == 0) return;
   const auto element = static_cast<Index>(size_of(reduction.operand));
   const std::size_t result_element = size_of(reduction.result);

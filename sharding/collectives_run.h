@@ -11,6 +11,7 @@
 #include "dsl/thread_share.h"
 #include "sharding/block_view.h"
 #include "sharding/collective_traits.h"
+#include "sharding/run_log.h"
 
 namespace kref::detail {
 
@@ -90,6 +91,26 @@ inline Pending unchanged(const Array& x) {
   return deferred([x] { return x; });
 }
 
+// What the log is told of it.
+template <class Op>
+LoggedTransfer logged_transfer(const Op& op, const ReplicaGroup& group, const Array& x) {
+  LoggedTransfer out{.axes = op.axis_name.names, .members = group.members};
+  const Index n = group.size();
+  out.traffic = traffic_of(op);
+  if constexpr (std::is_same_v<Op, Ppermute>) {
+    for (const auto& [from, to] : op.perm) {
+      out.pairs.emplace_back((from % n + n) % n, (to % n + n) % n);
+    }
+  }
+  if constexpr (requires { op.sent_bytes(x.shape(), x.dtype(), n); }) {
+    out.sent_bytes = static_cast<double>(op.sent_bytes(x.shape(), x.dtype(), n));
+  } else {
+    out.sent_bytes = static_cast<double>(x.bytes());  // where that depends on what is in it
+  }
+  out.dtype = x.dtype();
+  return out;
+}
+
 // Posts x with what else must agree, as printed. `target`: memory of this device that the others
 // write, or none; it outlives the exchange.
 template <class Op>
@@ -109,7 +130,13 @@ std::unique_ptr<Exchange> post(const Op& op, std::string options, Device& device
     offer.target = target->mutable_data();
     offer.target_bytes = target->bytes();
   }
-  return device.transport().post(std::move(offer));
+  DeviceLog* const log = device.log();
+  if (log == nullptr || group.size() == 1) return device.transport().post(std::move(offer));
+  std::string what =
+      cat(offer.operation, '(', to_string(op.axis_name), ") of ", to_string(x.ref()));
+  std::unique_ptr<Exchange> exchange = device.transport().post(std::move(offer));
+  return logged(std::move(exchange), *log,
+                log->start(std::move(what), logged_transfer(op, group, x)));
 }
 template <class Op>
 std::unique_ptr<Exchange> post(const Op& op, Device& device, const ReplicaGroup& group,

@@ -11,11 +11,14 @@
 
 namespace kref {
 
+class DeviceLog;
+
 class Device {
  public:
   // `transport` outlives the device.
-  Device(const Mesh& mesh, Index index, Transport& transport, int threads = 1)
-      : mesh_(&mesh), index_(index), transport_(&transport), threads_(threads) {}
+  Device(const Mesh& mesh, Index index, Transport& transport, int threads = 1,
+         DeviceLog* log = nullptr)
+      : mesh_(&mesh), index_(index), transport_(&transport), threads_(threads), log_(log) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -27,6 +30,8 @@ class Device {
   // Threads that a kernel run on this device uses at most: its share of the cores.
   int threads() const { return threads_; }
   Transport& transport() { return *transport_; }
+  // What it does is written there (run_log.h); null: nowhere.
+  DeviceLog* log() { return log_; }
 
   // jax.lax.axis_size, axis_index: devices along the axes, and this one's row-major index along
   // them, the first axis major. Error for an axis that the mesh lacks or that is named twice.
@@ -38,6 +43,7 @@ class Device {
   Index index_;
   Transport* transport_;
   int threads_;
+  DeviceLog* log_;
 };
 
 }  // namespace kref

@@ -8,8 +8,10 @@
 
 #include "dsl/thread_share.h"
 #include "dsl/threads.h"
+#include "dsl/work_meter.h"
 #include "sharding/device_threads.h"
 #include "sharding/rendezvous.h"
+#include "sharding/run_log.h"
 
 namespace kref {
 namespace {
@@ -44,7 +46,11 @@ struct Run {
       const int count =
           std::max(1, static_cast<int>(threads / devices) + (index < threads % devices));
       const ThreadShare share(count, state->stop_signal());
-      Device device(*mesh, index, state->transport(index), count);
+      DeviceLog* const own =
+          log == nullptr ? nullptr : &log->devices[static_cast<std::size_t>(index)];
+      const MeterScope metered(own);
+      const ShapesOnly shapes(shapes_only);
+      Device device(*mesh, index, state->transport(index), count, own);
       (*body)(device);
     } catch (...) {
       error = std::current_exception();
@@ -57,6 +63,8 @@ struct Run {
   const Mesh* mesh;
   const std::function<void(Device&)>* body;
   Index threads;
+  RunLog* log;
+  bool shapes_only;
 };
 
 }  // namespace
@@ -66,12 +74,15 @@ void launch(const Mesh& mesh, const std::function<void(Device&)>& body,
   check_runnable(mesh);
   KREF_CHECK(body != nullptr, "launch at ", to_string(where), ": there is no body");
   KREF_CHECK(options.threads >= 0, "launch: ", options.threads, " threads, expected >= 0");
+  if (options.log != nullptr) options.log->open(mesh);
   const auto state = std::make_shared<Rendezvous>(mesh, options, where);
   const Within within(*state);
   const Run run{.state = state,
                 .mesh = &mesh,
                 .body = &body,
-                .threads = options.threads > 0 ? options.threads : threads()};
+                .threads = options.threads > 0 ? options.threads : threads(),
+                .log = options.log,
+                .shapes_only = detail::shapes_only()};
   if (mesh.device_count() == 1) {
     run(0);
   } else {
@@ -82,6 +93,7 @@ void launch(const Mesh& mesh, const std::function<void(Device&)>& body,
     state->wait_for_all();
   }
   state->finish();
+  if (options.log != nullptr) options.log->complete = true;
 }
 
 }  // namespace kref

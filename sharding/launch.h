@@ -13,6 +13,8 @@
 
 namespace kref {
 
+struct RunLog;
+
 // How devices are run; no result depends on it.
 struct LaunchOptions {
   // How long a device may wait for others; from the moment it began to wait.
@@ -23,6 +25,9 @@ struct LaunchOptions {
   // Set: every device sleeps a little, drawn from this seed, before each exchange: tries other
   // schedules, which change no bit of a result.
   std::optional<std::uint64_t> delay_seed = {};
+  // Set: what each device computes and exchanges is added to it (run_log.h), to be priced
+  // (virtual_clock.h). It outlives the launch; launches with one log come one after the other.
+  RunLog* log = nullptr;
 };
 
 // Calls body(device) for every device of the mesh, each on a thread of its own, and returns when

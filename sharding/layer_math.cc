@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "dsl/work_meter.h"
 #include "sharding/local_math.h"
 
 namespace kref {
@@ -65,6 +66,7 @@ void with_activation(Activation activation, F&& f) {
 }  // namespace
 
 Array hidden_value(Activation activation, const Array& a, const Array* g, DType hidden) {
+  if (detail::shapes_only()) return Array::unwritten(hidden, a.shape());
   Array out = Array::unwritten(DType::kF32, a.shape());
   const std::span<const float> from = a.elements<float>();
   const std::span<float> to = out.mutable_elements<float>();
@@ -86,6 +88,7 @@ HiddenCotangents hidden_cotangents(Activation activation, const Array& ct, const
   out.a = Array::unwritten(DType::kF32, a.shape());
   const std::span<float> to_a = out.a.mutable_elements<float>();
   if (g != nullptr) out.g = Array::unwritten(DType::kF32, a.shape());
+  if (detail::shapes_only()) return out;
   float* const to_g = g == nullptr ? nullptr : out.g.mutable_elements<float>().data();
   const float* gates = g == nullptr ? nullptr : g->elements<float>().data();
   with_activation(activation, [&](auto act) {

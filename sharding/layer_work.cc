@@ -4,6 +4,7 @@
 #include <map>
 
 #include "kernels/dot.h"
+#include "sharding/collective_traits.h"
 #include "sharding/layer_steps.h"
 
 namespace kref {
@@ -13,14 +14,6 @@ struct Shaped {
   std::vector<Index> shape;
   DType dtype;
 };
-
-// Of the collectives that a layer has; of those that move nothing it says nothing.
-template <class Op>
-constexpr Traffic traffic_of(const Op&) {
-  if constexpr (std::is_same_v<Op, PsumScatter>) return Traffic::kReduceScatter;
-  if constexpr (std::is_same_v<Op, Psum>) return Traffic::kAllReduce;
-  return Traffic::kAllGather;
-}
 
 // The shapes of all arrays that a device has.
 class Follower {
@@ -65,7 +58,8 @@ class Follower {
           const auto bytes = static_cast<double>(op.sent_bytes(in.shape, in.dtype, n));
           set(step.out, op.result_shape(in.shape, n), op.result_dtype(in.dtype));
           LayerStepWork work{0, bytes};
-          work.traffic = traffic_of(op);
+          // Those that move nothing say nothing.
+          work.traffic = detail::traffic_of(op).value_or(Traffic::kAllGather);
           work.axes = op.axis_name.names;
           work.whole = static_cast<double>(
               detail::checked_product("array", in.shape.data(), in.shape.size()));

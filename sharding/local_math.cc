@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "dsl/work_meter.h"
 #include "sharding/block_view.h"
 
 namespace kref {
@@ -39,6 +40,7 @@ void need_float(DType type, const char* name) {
 template <class F>
 Array map1(const Array& x, F&& f) {
   Array out = Array::unwritten(x.dtype(), x.shape());
+  if (detail::shapes_only()) return out;
   with_dtype(x.dtype(), [&]<class T>() {
     const auto from = x.elements<T>();
     const auto to = out.mutable_elements<T>();
@@ -61,6 +63,7 @@ Array map_float(const Array& x, const char* name, F&& f) {
 template <class F>
 Array map2(const Array& a, const Array& b, F&& f) {
   Array out = Array::unwritten(a.dtype(), a.shape());
+  if (detail::shapes_only()) return out;
   with_dtype(a.dtype(), [&]<class T>() {
     const auto x = a.elements<T>(), y = b.elements<T>();
     const auto to = out.mutable_elements<T>();
@@ -168,6 +171,7 @@ Array divided(const Array& x, Index divisor) {
 
 Array converted(const Array& x, DType dtype) {
   Array out = Array::unwritten(dtype, x.shape());
+  if (detail::shapes_only()) return out;
   with_dtype(dtype, [&]<class T>() {
     const auto to = out.mutable_elements<T>();
     // The types that sums have, without asking for the type of each element.
@@ -208,6 +212,7 @@ Array sum_over(const Array& x, std::span<const Index> dimensions) {
     stride *= x.extent(d);
   }
   Array out = Array::unwritten(x.dtype(), kept);
+  if (detail::shapes_only()) return out;
   with_dtype(x.dtype(), [&]<class T>() {
     using C = ComputingType<T>;
     std::vector<C> sums(static_cast<std::size_t>(out.size()), C{0});

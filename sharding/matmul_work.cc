@@ -2,6 +2,7 @@
 // What a placed matmul costs each device: flops, and bytes by collective.
 #include <cstdio>
 
+#include "sharding/collective_traits.h"
 #include "sharding/matmul_program.h"
 #include "sharding/sharded_matmul.h"
 
@@ -13,10 +14,6 @@ std::string number(double value) {
   std::snprintf(text, sizeof text, "%.4g", value);
   return text;
 }
-
-Traffic traffic_of(const AllGather&) { return Traffic::kAllGather; }
-Traffic traffic_of(const PsumScatter&) { return Traffic::kReduceScatter; }
-Traffic traffic_of(const Psum&) { return Traffic::kAllReduce; }
 
 // Follows the shapes of a device's arrays through the actions.
 class Pricer {
@@ -60,7 +57,7 @@ class Pricer {
     const auto bytes = static_cast<double>(op.sent_bytes(in, types_[operand - 'x'], n));
     if constexpr (!std::is_same_v<Op, OwnSlice>) {
       work_.transfers.push_back({to_string(LinearCollective(op)) + " of " + operand, bytes,
-                                 traffic_of(op), op.axis_name.names});
+                                 *detail::traffic_of(op), op.axis_name.names});
     }
   }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "dsl/full_checks.h"
+#include "dsl/work_meter.h"
 #include "sharding/block_view.h"
 
 namespace kref {
@@ -220,7 +221,7 @@ void ShardMapCore::launch_all(std::span<const ShardArgument> arguments, const Sh
 std::vector<Array> ShardMapCore::run(std::span<const ShardArgument> arguments,
                                      const ShardBody& body) const {
   std::vector<Array> out;
-  if (options_.check_replicas || full_checks()) {
+  if ((options_.check_replicas || full_checks()) && !shapes_only()) {
     const std::vector<Sharded> sharded = run_sharded(arguments, body);
     for (std::size_t i = 0; i < sharded.size(); ++i) {
       kref::check_replicas(sharded[i], result_name(i));

@@ -18,6 +18,7 @@ ArrayRef part_of(const ArrayRef& partial, const ScatterParts& parts, const Matmu
   for (const MatmulStep& step : parts.cuts) {
     const std::size_t d = stored_dimension(shape, step);
     part.extents[d] /= block_count(step.axes, mesh);
+    if (part.data == nullptr) continue;
     const Index begin = block_index(step.axes, mesh, device) * part.extents[d] * part.strides[d];
     part.data =
         static_cast<const char*>(part.data) + begin * static_cast<Index>(size_of(part.dtype));
@@ -35,7 +36,7 @@ Array parts_by_rank(const Array& partial, const ScatterParts& parts, const Matmu
   const Index bytes = own.size() * static_cast<Index>(size_of(partial.dtype()));
   for (const Index member : group.members) {
     copy_elements(part_of(partial, parts, shape, device.mesh(), member), place);
-    place.data = static_cast<char*>(place.data) + bytes;
+    if (place.data != nullptr) place.data = static_cast<char*>(place.data) + bytes;
   }
   return out;
 }
