@@ -76,6 +76,12 @@ std::vector<Index> position(Index rank, std::span<const LinkAxis> axes) {
   return at;
 }
 
+// The shorter way.
+bool goes_up(const LinkAxis& axis, Index from, Index to) {
+  const Index forward = ((to - from) % axis.size + axis.size) % axis.size;
+  return axis.wraps ? forward * 2 <= axis.size : to > from;
+}
+
 }  // namespace
 
 LinkTime link_time(Traffic traffic, double bytes, std::span<const LinkAxis> given, const Chip& chip,
@@ -108,6 +114,19 @@ LinkTime link_time(Traffic traffic, double bytes, std::span<const LinkAxis> give
   return time;
 }
 
+std::pair<bool, bool> permute_ways(std::span<const std::pair<Index, Index>> pairs,
+                                   std::span<const LinkAxis> axes) {
+  bool up = false, down = false;
+  for (const auto& pair : pairs) {
+    const std::vector<Index> at = position(pair.first, axes), to = position(pair.second, axes);
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      if (at[k] == to[k]) continue;
+      (goes_up(axes[k], at[k], to[k]) ? up : down) = true;
+    }
+  }
+  return {up, down};
+}
+
 LinkTime permute_time(double bytes, std::span<const std::pair<Index, Index>> pairs,
                       std::span<const LinkAxis> axes, const Chip& chip,
                       const LinkOptions& options) {
@@ -129,8 +148,7 @@ LinkTime permute_time(double bytes, std::span<const std::pair<Index, Index>> pai
         continue;
       }
       const Index n = axes[k].size;
-      const Index forward = ((to[k] - at[k]) % n + n) % n;
-      const bool up = axes[k].wraps ? forward * 2 <= n : to[k] > at[k];
+      const bool up = goes_up(axes[k], at[k], to[k]);
       for (; at[k] != to[k]; at[k] = (at[k] + (up ? 1 : n - 1)) % n) {
         const Index shared = ++load[{at, {k, up}}];
         most = std::max(most, static_cast<double>(shared * axes[k].stride));

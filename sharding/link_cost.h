@@ -56,6 +56,10 @@ LinkTime permute_time(double bytes, std::span<const std::pair<Index, Index>> pai
                       std::span<const LinkAxis> axes, const Chip& chip,
                       const LinkOptions& options = {});
 
+// Which ways it uses along the axes, up and down: what a permutation the other way does not share.
+std::pair<bool, bool> permute_ways(std::span<const std::pair<Index, Index>> pairs,
+                                   std::span<const LinkAxis> axes);
+
 // V of link_time from what one device of n sends by the ring algorithms (sent_bytes of a
 // collective). 0 of a group of one.
 double whole_bytes(Traffic traffic, double sent, double n);
