@@ -1,104 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sharding/layer.h"
-
-#include <cstring>
-
-#include "kernels/matmul.h"
-#include "sharding/layer_math.h"
-#include "sharding/local_math.h"
+#include "sharding/layer_run.h"
 
 namespace kref {
 namespace {
-
-// Runs a list of steps on one device's arrays.
-class Runner {
- public:
-  Runner(Device& device, const LayerOptions& options, LayerArrays& arrays, LayerMeter* meter,
-         CallSite where)
-      : device_(device),
-        options_(options),
-        arrays_(arrays),
-        meter_(meter),
-        where_(where),
-        dtype_(arrays.at("x").dtype()) {}
-
-  void run(const std::vector<LayerStep>& steps) {
-    measure();
-    for (const LayerStep& step : steps) {
-      perform(step);
-      measure();
-    }
-  }
-
- private:
-  using Kind = LayerStep::Kind;
-
-  void perform(const LayerStep& step) {
-    const Array& in = arrays_.at(step.in[0]);
-    switch (step.kind) {
-      case Kind::kCollective:
-        if (meter_ != nullptr) meter_->collectives.push_back(to_string(step));
-        arrays_[step.out] = apply(step.collective, device_, in, where_);
-        return;
-      case Kind::kProduct:
-        arrays_[step.out] = product(step);
-        return;
-      case Kind::kAddProduct: {
-        Array& sum = arrays_[step.out];
-        sum = sum.rank() == 0 ? product(step) : binary(BinaryOp::kAdd, sum, product(step));
-        return;
-      }
-      case Kind::kHidden:
-        arrays_[step.out] = hidden_value(options_.activation, in, gate(step, 1),
-                                         options_.hidden_dtype.value_or(dtype_));
-        return;
-      case Kind::kHiddenCotangent: {
-        // ct.h was summed in F32.
-        const Array ct = as(in, options_.hidden_dtype.value_or(dtype_));
-        HiddenCotangents cts =
-            hidden_cotangents(options_.activation, ct, arrays_.at(step.in[1]), gate(step, 2));
-        arrays_["ct.a"] = std::move(cts.a);
-        if (step.in.size() > 2) arrays_["ct.g"] = std::move(cts.g);
-        return;
-      }
-      case Kind::kRound:
-        arrays_[step.out] = as(in, dtype_);
-        return;
-      case Kind::kDrop:
-        arrays_.erase(step.in[0]);
-        return;
-    }
-  }
-
-  static Array as(const Array& x, DType dtype) {
-    return x.dtype() == dtype ? x : converted(x, dtype);
-  }
-  const Array* gate(const LayerStep& step, std::size_t i) const {
-    return step.in.size() > i ? &arrays_.at(step.in[i]) : nullptr;
-  }
-
-  // In F32. Operands of two types are widened, which changes no product.
-  Array product(const LayerStep& step) const {
-    const Array &x = arrays_.at(step.in[0]), &y = arrays_.at(step.in[1]);
-    const DType type = x.dtype() == y.dtype() ? x.dtype() : DType::kF32;
-    return matmul(as(x, type), as(y, type), {.trans_x = step.trans_x, .trans_y = step.trans_y},
-                  DType::kF32);
-  }
-
-  void measure() {
-    if (meter_ == nullptr) return;
-    std::size_t bytes = 0;
-    for (const auto& entry : arrays_) bytes += entry.second.bytes();
-    meter_->peak_bytes = std::max(meter_->peak_bytes, bytes);
-  }
-
-  Device& device_;
-  const LayerOptions& options_;
-  LayerArrays& arrays_;
-  LayerMeter* meter_;
-  CallSite where_;
-  DType dtype_;
-};
 
 // The arguments of a call, in one order, with their names.
 struct Arguments {
@@ -149,38 +53,6 @@ void check_arguments(const Arguments& given, const Mesh& mesh, const LayerPlan& 
   }
   check_layer(plan, mesh, b, d, f);
 }
-
-// Rows begin .. end - 1, which view `x`.
-Array rows_of(const Array& x, Index begin, Index end) {
-  const auto row = static_cast<std::size_t>(x.extent(1)) * size_of(x.dtype());
-  return Array(x.dtype(), std::vector<Index>{end - begin, x.extent(1)}, x.owner(),
-               static_cast<const char*>(x.data()) + static_cast<std::size_t>(begin) * row);
-}
-
-// Backward in several parts: makes ct.x and the cotangents of the weights.
-void accumulate(Device& device, const LayerOptions& options, LayerArrays& arrays, LayerMeter* meter,
-                CallSite where) {
-  const std::vector<LayerStep> forward = forward_steps(options.plan),
-                               part_steps = accumulation_steps(options.plan);
-  const Array x = arrays.at("x"), ct_y = arrays.at("ct.y");
-  Array ct_x = Array::unwritten(x.dtype(), x.shape());
-  const Index part = x.extent(0) / options.microbatches;
-  for (Index m = 0; m < options.microbatches; ++m) {
-    arrays["x"] = rows_of(x, m * part, (m + 1) * part);
-    arrays["ct.y"] = rows_of(ct_y, m * part, (m + 1) * part);
-    Runner(device, options, arrays, nullptr, where).run(forward);
-    Runner(device, options, arrays, meter, where).run(part_steps);
-    const Array& made = arrays.at("ct.x");
-    if (made.bytes() > 0) {
-      std::memcpy(
-          static_cast<char*>(ct_x.mutable_data()) + static_cast<std::size_t>(m) * made.bytes(),
-          made.data(), made.bytes());
-    }
-  }
-  Runner(device, options, arrays, meter, where).run(reduction_steps(options.plan));
-  arrays["ct.x"] = std::move(ct_x);
-}
-
 // A shard_map of the layer that gives the arrays of these names.
 auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& options,
                std::vector<std::string> results, bool backward, std::vector<LayerMeter>* meters,
@@ -200,7 +72,7 @@ auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& opt
     LayerMeter* meter =
         meters == nullptr ? nullptr : &(*meters)[static_cast<std::size_t>(device.index())];
     if (backward && options.microbatches > 1) {
-      accumulate(device, options, arrays, meter, where);
+      detail::layer_accumulate(device, options, arrays, meter, where);
     } else {
       layer_forward(device, options, arrays, backward ? nullptr : meter, where);
       if (backward) {
@@ -219,18 +91,7 @@ auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& opt
                     .launch = options.launch},
                    body, where);
 }
-
 }  // namespace
-
-void layer_forward(Device& device, const LayerOptions& options, LayerArrays& arrays,
-                   LayerMeter* meter, CallSite where) {
-  Runner(device, options, arrays, meter, where).run(forward_steps(options.plan));
-}
-
-void layer_backward(Device& device, const LayerOptions& options, LayerArrays& arrays,
-                    LayerMeter* meter, CallSite where) {
-  Runner(device, options, arrays, meter, where).run(backward_steps(options.plan));
-}
 
 Array mlp(const Mesh& mesh, const LayerOperands& operands, const LayerOptions& options,
           std::vector<LayerMeter>* meters, CallSite where) {

@@ -25,6 +25,10 @@ struct LayerOptions {
   // Of mlp_vjp: parts into which a device's rows of x are cut, one after the other; the cotangents
   // of the weights are accumulated in F32 and reduced once at the end.
   Index microbatches = 1;
+  // Start the collectives that no step waits for (bg in to_string of the steps) as soon as their
+  // operand is there, and take them when they are needed, or at the end. Changes no bit; operands
+  // stay until then, which peak_bytes does not count.
+  bool overlap = false;
   LaunchOptions launch = {};
 };
 

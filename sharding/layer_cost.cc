@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/check.h"
+#include "kernels/passes.h"
 #include "sharding/cost_model.h"
 
 namespace kref {
@@ -23,7 +24,8 @@ CostStep price_product(const std::string& what, const LayerStepWork& work, const
                                      .x = dtype,
                                      .y = dtype,
                                      .z = dtype,
-                                     .compute = dtype});
+                                     .compute = dtype,
+                                     .passes = product_passes(dtype, Precision::kF32)});
   return step;
 }
 
