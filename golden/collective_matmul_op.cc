@@ -151,6 +151,7 @@ Operation collective_matmul_operation() {
       .expect = expect,
       .plan = plan,
       .price = price,
+      .clock = clock_as_run,
   };
 }
 

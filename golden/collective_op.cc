@@ -159,7 +159,8 @@ std::vector<Operation> collective_operations() {
                    .compute = compute_collective,
                    .expect = expect_collective,
                    .plan = plan_collective,
-                   .price = price_collective_run});
+                   .price = price_collective_run,
+                   .clock = clock_as_run});
     if (d.vjp == nullptr) continue;
     Operation vjp = all.back();
     vjp.name = d.vjp;

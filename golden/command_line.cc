@@ -52,7 +52,10 @@ the unit that takes longest, collectives by bytes or by hops, on the links of a 
 Chips: v3 v4p v5p v5e v6e, or with other numbers, as v5e:hbm=8.2e11 (keys bf16 int8 hbm hbm_bytes
 link pcie dcn vmem clock). Without --slice: the mesh's own shape, else the most cubic one.
 --sweep ranks every strategy on every mesh of the slice. A step of a grid (--set tile=[512,512,512])
-costs VMEM and scalar unit too. Nothing is run.)";
+costs VMEM and scalar unit too.
+Then the virtual clocks: the devices of the mesh run the operation's own code on shapes alone, and
+each step of each of them takes what it is priced at: the time of this one run, what its longest
+chain waits for, and --trace FILE the whole of it for https://ui.perfetto.dev. No number is computed.)";
 
 // What a repeatable NAME=VALUE option collects.
 struct Pairs {
@@ -181,7 +184,7 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* list = app.add_subcommand("list", "the operations, one a line");
   CLI::App* describe = app.add_subcommand(
       "describe", "an operation's tensors, options and rules; a run's tensors and plan");
-  CLI::App* cost = app.add_subcommand("cost", "what a run takes on a TPU: nothing is run");
+  CLI::App* cost = app.add_subcommand("cost", "what a run takes on a TPU: no number is computed");
   CLI::App* version = app.add_subcommand("version", "the version of kref");
   check->footer(kCheckFooter);
   run->footer(kRunFooter);
@@ -195,6 +198,8 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
              [&](const std::string& text) { request.slice = text; });
   add_repeated(*cost, "--network", request.network, "AXIS",
                "an axis of the mesh between slices, over the data-center network");
+  add_single(*cost, "--trace", "FILE", "write the virtual clocks as a trace, which Perfetto opens",
+             [&](const std::string& text) { request.trace = text; });
   cost->add_flag("--sweep", request.sweep, "rank the strategies and meshes of a layer (mlp)");
   add_single(*run, "--probe", "uniform|select|position", "make up inputs with an exact answer",
              [&](const std::string& text) { request.probe = text; });

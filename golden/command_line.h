@@ -29,6 +29,7 @@ struct Request {
   std::optional<int> threads;
   std::optional<std::uint64_t> seed;
   std::optional<std::string> chip, slice;  // of cost
+  std::optional<std::string> trace;        // of cost: a file to write
   std::vector<std::string> network;        // axes of the mesh between slices
   bool sweep = false;
   bool json = false, quiet = false;

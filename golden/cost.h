@@ -8,6 +8,7 @@
 
 #include "golden/operation.h"
 #include "sharding/cost_model.h"
+#include "sharding/virtual_clock.h"
 
 namespace kref {
 
@@ -23,6 +24,11 @@ Cost price_attention_run(const Run& run, const MeshLinks& links);
 Cost price_decode_run(const Run& run, const MeshLinks& links);
 // mlp: forward; mlp.vjp: forward and backward, which a step of training takes.
 Cost price_mlp_run(const Run& run, const MeshLinks& links);
+
+// ---- Operation::clock. As the devices run it; floats as of the layer's type, which kref sends and
+// multiplies in F32 where it sums.
+ClockOptions clock_as_run(const Run& run);
+ClockOptions clock_mlp_run(const Run& run);
 
 // On what it runs.
 struct CostRequest {
@@ -40,6 +46,11 @@ struct PricedRun {
 // does not fit on the slice. Meshes may have any number of devices.
 PricedRun price_run(const Run& run, const CostRequest& request);
 
+// The virtual clock of a priced run. Its devices run the operation's own code, on shapes alone;
+// operations that launch none (attention, decode_attention), and runs without a mesh, go by the
+// steps of their price. Error for a mesh of more than kMaxRunDevices devices.
+TimedRun time_run(const Run& run, const PricedRun& priced);
+
 // A run of shapes alone: "bf16[8192,28672]" by name. What follows from the others may be left out:
 // w_out and ct.y of mlp, lengths of decode_attention (full caches). Error for text that is no such
 // thing.
@@ -50,9 +61,42 @@ struct NamedShape {
 Array read_shape(const NamedShape& given);
 Run run_of_shapes(const std::string& op, const std::vector<NamedShape>& shapes);
 
-// A table for people; the same as JSON: run, op, chip, slice, mesh, links, steps, seconds, axes.
-std::string cost_text(const Run& run, const PricedRun& priced);
-nlohmann::ordered_json cost_json(const Run& run, const PricedRun& priced);
+// A table for people; the same as JSON: run, op, chip, slice, mesh, links, steps, seconds, axes,
+// clock. Without a timed run nothing is said of clocks.
+std::string cost_text(const Run& run, const PricedRun& priced, const TimedRun* timed = nullptr);
+nlohmann::ordered_json cost_json(const Run& run, const PricedRun& priced,
+                                 const TimedRun* timed = nullptr);
+// What the clock says, for both.
+std::string clock_text(const TimedRun& timed);
+nlohmann::ordered_json clock_json(const TimedRun& timed);
+
+// The Trace Event format: a JSON object with traceEvents, which Perfetto opens.
+nlohmann::ordered_json trace_json(const TimedRun& timed, const MeshLinks& links);
+
+// ---- When is a layer compute-bound on this slice?
+
+// The book's conditions (sharding_semantics 6.3, 6.5), in bf16 and on rings.
+struct LayerConditions {
+  double tokens_a_chip = 0;  // that there are
+  std::vector<double>
+      data_tokens;  // that dp and fsdp need, on 1, 2, .. axes of links: C/W over them
+  std::vector<double> model_chips;  // that tp may have, on as many: F over C/W, times them
+  // X of fsdp_tp that is best, and tokens a chip that it needs then; one axis of links for Y, the
+  // others for X.
+  double data_axis = 0, mixed_tokens = 0;
+  double slice_tokens = 0;   // that dp between slices needs of each
+  double ring_columns = 0;   // that a device needs of a collective matmul both ways
+  double message_bytes = 0;  // below which a message takes the time of its hop
+  // Chips among which weights that are read from HBM may be split: F over B times HBM/W. Not set:
+  // there are tokens enough to be compute-bound.
+  std::optional<double> decode_chips = {};
+  bool lines = false;  // the slice has axes that do not wrap
+};
+LayerConditions layer_conditions(const LayerSize& size, const Slice& slice);
+// Of a run of mlp or mlp.vjp; nothing for others.
+std::optional<LayerConditions> run_conditions(const Run& run, const Slice& slice);
+std::string conditions_text(const LayerConditions& conditions);
+nlohmann::ordered_json conditions_json(const LayerConditions& conditions);
 
 // ---- Which sharding for this layer on this slice?
 

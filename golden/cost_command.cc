@@ -4,6 +4,7 @@
 #include "golden/commands.h"
 #include "golden/console.h"
 #include "golden/cost.h"
+#include "golden/file_bytes.h"
 #include "golden/verdict_json.h"
 
 namespace kref {
@@ -28,6 +29,13 @@ Run run_of(const Request& request, const std::string& subject) {
   return run;
 }
 
+void write_trace(const std::string& path, const nlohmann::ordered_json& trace) {
+  const std::string text = trace.dump();
+  FileWriter file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 }  // namespace
 
 int cost_command(const Request& request) {
@@ -37,6 +45,8 @@ int cost_command(const Request& request) {
              "v5e:hbm=8.2e11");
   CostRequest on{find_chip(*request.chip), {}, request.network};
   if (request.slice) on.slice = parse_slice(on.chip, *request.slice);
+  KREF_CHECK(!request.trace || (request.subjects.size() == 1 && !request.sweep),
+             "cost: --trace writes one run, expected one subject and no --sweep");
   int status = 0;
   for (const std::string& subject : request.subjects) {
     try {
@@ -47,7 +57,14 @@ int cost_command(const Request& request) {
         continue;
       }
       const PricedRun priced = price_run(run, on);
-      print(request.json ? json_line(cost_json(run, priced)) : cost_text(run, priced));
+      std::optional<TimedRun> timed;
+      if (request.trace || priced.links.mesh.device_count() <= kMaxRunDevices) {
+        timed = time_run(run, priced);
+      }
+      if (request.trace) write_trace(*request.trace, trace_json(*timed, priced.links));
+      const TimedRun* const clocks = timed ? &*timed : nullptr;
+      print(request.json ? json_line(cost_json(run, priced, clocks))
+                         : cost_text(run, priced, clocks));
     } catch (const BrokenPipe&) {
       throw;
     } catch (...) {

@@ -9,28 +9,18 @@
 #include "golden/matmul_op.h"
 #include "golden/mlp_op.h"
 #include "golden/options.h"
+#include "kernels/attention_work.h"
+#include "kernels/passes.h"
 #include "sharding/collective_matmul.h"
 
 namespace kref {
 namespace {
 
-// Products of bf16 that a TPU makes of one of f32.
-int passes_of(DType type, Precision precision) {
-  if (type != DType::kF32) return 1;
-  switch (precision) {
-    case Precision::kBF16:
-      return 1;
-    case Precision::kBF16x3:
-      return 3;
-    default:
-      return 6;
-  }
-}
-
 MatmulPrice price_of(const Run& run, const MatmulRun& matmul) {
   const DType type = run.in.at("x").dtype();
-  MatmulPrice price{
-      .dtype = type, .out_dtype = matmul.out_dtype, .passes = passes_of(type, matmul.precision)};
+  MatmulPrice price{.dtype = type,
+                    .out_dtype = matmul.out_dtype,
+                    .passes = product_passes(type, matmul.precision)};
   if (run.set.contains("tile")) {
     price.tile_m = static_cast<double>(matmul.tile[0]);
     price.tile_n = static_cast<double>(matmul.tile[1]);
@@ -42,22 +32,6 @@ MatmulPrice price_of(const Run& run, const MatmulRun& matmul) {
 PartitionSpec spec_or_whole(const Run& run, const char* name) {
   const auto at = run.in_specs.find(name);
   return at == run.in_specs.end() ? PartitionSpec() : at->second;
-}
-
-// Of all (row, key) pairs those whose key the row sees, by causal mask and window.
-double visible_share(const AttentionRun& a) {
-  using reference::Causal;
-  const Causal causal = a.options.causal;
-  if (a.queries == 0 || a.keys == 0) return 1;
-  double seen = 0;
-  for (Index row = 0; row < a.queries; ++row) {
-    const Index at = row + (causal == Causal::kBottomRight ? a.keys - a.queries : 0);
-    Index first = 0, last = causal == Causal::kNone ? a.keys - 1 : at;
-    if (a.options.window.left) first = std::max(first, at - *a.options.window.left);
-    if (a.options.window.right) last = std::min(last, at + *a.options.window.right);
-    seen += static_cast<double>(std::max<Index>(0, std::min(last, a.keys - 1) - first + 1));
-  }
-  return seen / (static_cast<double>(a.queries) * static_cast<double>(a.keys));
 }
 
 CostStep attention_step(const char* what, const MeshLinks& links, const AttentionCost& cost) {
@@ -114,17 +88,19 @@ Cost price_ring_run(const Run& run, const MatmulRun& matmul, const RingPlan& pla
 
 Cost price_collective_run(const Run& run, const MeshLinks& links) {
   const CollectiveRun c = read_collective(run);
-  if (!c.given_groups.empty()) {
-    refuse_run(run, "option axis_index_groups is not priced, expected whole axes");
-  }
   Cost cost;
   for (const PlannedTransfer& transfer : plan_collective(run).transfers) {
-    const double n = static_cast<double>(axis_size(links.mesh, transfer.axes));
+    const auto groups = replica_groups(links.mesh, AxisNames(transfer.axes), transfer.groups);
+    std::size_t n = 1;
+    for (const std::vector<Index>& group : groups) n = std::max(n, group.size());
     if (n <= 1) continue;
     if (transfer.traffic) {
-      cost.steps.push_back(price_collective(transfer.collective, *transfer.traffic,
-                                            whole_bytes(*transfer.traffic, transfer.bytes, n),
-                                            transfer.axes, links));
+      const double whole = whole_bytes(*transfer.traffic, transfer.bytes, static_cast<double>(n));
+      cost.steps.push_back(transfer.groups.empty()
+                               ? price_collective(transfer.collective, *transfer.traffic, whole,
+                                                  transfer.axes, links)
+                               : price_collective(transfer.collective, *transfer.traffic, whole,
+                                                  transfer.axes, groups, links));
     } else if (c.which == Collective::kPpermute) {
       CostStep step{.what = transfer.collective, .axes = transfer.axes, .moves = true};
       step.link = permute_time(transfer.bytes, c.perm, links.of(transfer.axes), links.slice.chip);
@@ -151,7 +127,7 @@ Cost price_attention_run(const Run& run, const MeshLinks& links) {
                                        .width = static_cast<double>(a.width),
                                        .type = a.dtype(),
                                        .kv_type = a.dtype(),
-                                       .visible = visible_share(a)}));
+                                       .visible = visible_share(a.options, a.queries, a.keys)}));
   return cost;
 }
 

@@ -87,7 +87,7 @@ constexpr std::size_t kTime = 8;
 std::string seconds_text(double seconds) { return scaled(seconds, 1e-9, {"ns", "us", "ms", "s"}); }
 std::string bytes_text(double bytes) { return scaled(bytes, 1, {"B", "kB", "MB", "GB", "TB"}); }
 
-std::string cost_text(const Run& run, const PricedRun& priced) {
+std::string cost_text(const Run& run, const PricedRun& priced, const TimedRun* timed) {
   const Cost& cost = priced.cost;
   std::string out = run.origin + ": " + run.op + " on " + to_string(priced.links.slice) + '\n';
   if (run.mesh) out += "mesh " + to_string(priced.links) + '\n';
@@ -106,10 +106,16 @@ std::string cost_text(const Run& run, const PricedRun& priced) {
     out += "  links of " + axis + ": " + bytes_text(bytes.at(axis)) + " sent by a device, " +
            seconds_text(seconds) + '\n';
   }
-  return out;
+  if (!bytes.empty()) {
+    out += "  a message of less than " + bytes_text(latency_bytes(priced.links.slice.chip)) +
+           " takes the time of its hops\n";
+  }
+  if (timed != nullptr) out += clock_text(*timed);
+  const auto conditions = run_conditions(run, priced.links.slice);
+  return conditions ? out + conditions_text(*conditions) : out;
 }
 
-nlohmann::ordered_json cost_json(const Run& run, const PricedRun& priced) {
+nlohmann::ordered_json cost_json(const Run& run, const PricedRun& priced, const TimedRun* timed) {
   nlohmann::ordered_json out = {{"run", run.origin}, {"op", run.op}};
   out["chip"] = priced.links.slice.chip.name;
   out["slice"] = priced.links.slice.shape;
@@ -120,6 +126,11 @@ nlohmann::ordered_json cost_json(const Run& run, const PricedRun& priced) {
   out["seconds"] = totals_json(priced.cost);
   out["bound_by"] = priced.cost.steps.empty() ? "nothing" : priced.cost.bound_by();
   out["axes"] = axes_json(priced.cost);
+  if (timed != nullptr) out["clock"] = clock_json(*timed);
+  out["message_bytes"] = latency_bytes(priced.links.slice.chip);
+  if (const auto conditions = run_conditions(run, priced.links.slice)) {
+    out["conditions"] = conditions_json(*conditions);
+  }
   return out;
 }
 
@@ -145,7 +156,7 @@ std::string sweep_text(const Sweep& sweep) {
     out +=
         detail::cat(sweep.refused, " more do not divide the sizes, or do not fit on the slice\n");
   }
-  return out;
+  return out + conditions_text(layer_conditions(sweep.size, sweep.slice));
 }
 
 nlohmann::ordered_json sweep_json(const Sweep& sweep) {
@@ -170,6 +181,7 @@ nlohmann::ordered_json sweep_json(const Sweep& sweep) {
                              {"gathered", row.memory.gathered},
                              {"total", row.memory.total()}}}});
   }
+  out["conditions"] = conditions_json(layer_conditions(sweep.size, sweep.slice));
   return out;
 }
 

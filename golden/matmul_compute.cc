@@ -38,7 +38,9 @@ Array contraction_copy(const Array& operand, bool k_last,
 std::map<std::string, Array> compute_matmul(const Run& run) {
   const MatmulRun request = read_matmul(run);
   const Array &x = run.in.at("x"), &y = run.in.at("y");
-  const MatmulTile tile{request.tile[0], request.tile[1], request.tile[2]};
+  // One that is chosen says nothing of a TPU: the grid chooses the same.
+  MatmulTile tile;
+  if (run.set.contains("tile")) tile = {request.tile[0], request.tile[1], request.tile[2]};
   Array z;
   if (request.placement) {
     const MatmulSpecs specs{spec_of(run.in_specs, "x"), spec_of(run.in_specs, "y"),

@@ -132,6 +132,7 @@ Operation matmul_operation() {
       .expect = expect_sharded_matmul,
       .plan = plan_matmul,
       .price = price_matmul_run,
+      .clock = clock_as_run,
   };
 }
 

@@ -143,6 +143,7 @@ MlpRun read_mlp(const Run& run) {
                    .value_or(out.dtype);
   out.layer.hidden_dtype = out.hidden;
   out.layer.launch = run_launch();
+  out.layer.overlap = out.layer.launch.log != nullptr;
   LayerPlan& plan = out.layer.plan;
   plan.strategy = strategy(run);
   plan.data_axis = axis(run, "data_axis", "X");
@@ -199,6 +200,7 @@ std::vector<Operation> mlp_operations() {
       .plan = plan_mlp,
       .placed = placed,
       .price = price_mlp_run,
+      .clock = clock_mlp_run,
   };
   Operation vjp = mlp;
   vjp.name = "mlp.vjp";

@@ -15,6 +15,7 @@
 
 namespace kref {
 
+struct ClockOptions;   // sharding/virtual_clock.h
 struct Cost;           // sharding/cost_model.h
 struct MeshLinks;      // sharding/slice.h
 enum class ProbeKind;  // golden/probe.h
@@ -68,6 +69,10 @@ struct Operation {
   // Fills the inputs `made` with a probe, for `run --probe` (golden/probe.h). `run` has been
   // validated. Null: there is none.
   Run (*probe)(const Run& run, ProbeKind kind, const std::set<std::string>& made) = nullptr;
+
+  // What the virtual clock makes of the devices that `compute` launches (run_launch.h) where the
+  // run has a mesh; under ShapesOnly, too. Null: it launches none, and the clock goes by the price.
+  ClockOptions (*clock)(const Run& run) = nullptr;
 };
 
 // Every operation of this build, in the order in which `list` prints them.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "dsl/check.h"
+#include "sharding/group_links.h"
 
 namespace kref {
 namespace {
@@ -99,8 +100,25 @@ CostStep price_collective(const std::string& what, Traffic traffic, double whole
                           const std::vector<std::string>& axes, const MeshLinks& links,
                           const LinkOptions& options) {
   CostStep step{.what = what, .axes = axes, .moves = true};
+  step.traffic = traffic;
   step.link = link_time(traffic, whole, links.of(axes), links.slice.chip, options);
   step.sent_bytes = sent_of(traffic, whole, devices_along(links.mesh, axes));
+  return step;
+}
+
+CostStep price_collective(const std::string& what, Traffic traffic, double whole,
+                          const std::vector<std::string>& axes,
+                          std::span<const std::vector<Index>> groups, const MeshLinks& links,
+                          const LinkOptions& options) {
+  CostStep step{.what = what, .axes = axes, .moves = true};
+  step.traffic = traffic;
+  for (const std::vector<Index>& group : groups) {
+    const LinkTime time =
+        link_time(traffic, whole, group_links(group, axes, links), links.slice.chip, options);
+    if (time.seconds() > step.link.seconds()) step.link = time;
+    const auto n = static_cast<double>(group.size());
+    step.sent_bytes = std::max(step.sent_bytes, sent_of(traffic, whole, n));
+  }
   return step;
 }
 

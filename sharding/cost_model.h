@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,10 +21,11 @@ struct CostStep {
   std::string what;    // "psum_scatter(Y, ...) of z", "Tmp[B_X,F] = In[B_X,D] Win[D,F]"
   Roofline unit = {};  // of what it computes
   LinkTime link = {};  // of a collective
-  std::vector<std::string> axes = {};  // of the mesh, that the collective runs over; else none
-  double sent_bytes = 0;               // by one device, by the ring algorithms
-  bool moves = false;                  // a collective
-  bool background = false;             // nothing waits for it: other steps hide it where they last
+  std::vector<std::string> axes = {};   // of the mesh, that the collective runs over; else none
+  double sent_bytes = 0;                // by one device, by the ring algorithms
+  bool moves = false;                   // a collective
+  std::optional<Traffic> traffic = {};  // which; none: pair by pair
+  bool background = false;              // nothing waits for it: other steps hide it where they last
   double exposed = 0;  // seconds of other steps that cannot hide it: they wait for its last part
 
   double seconds() const { return moves ? link.seconds() : unit.lower(); }
@@ -67,6 +70,13 @@ Cost price_matmul(const MatmulPlacement& placement, const MeshLinks& links,
 // A collective that takes `whole` bytes in a group: see link_time.
 CostStep price_collective(const std::string& what, Traffic traffic, double whole,
                           const std::vector<std::string>& axes, const MeshLinks& links,
+                          const LinkOptions& options = {});
+
+// The same in groups of a part of the axes (axis_index_groups), which share an array of `whole`
+// bytes each: as long as the slowest of them takes. Error as group_links.
+CostStep price_collective(const std::string& what, Traffic traffic, double whole,
+                          const std::vector<std::string>& axes,
+                          std::span<const std::vector<Index>> groups, const MeshLinks& links,
                           const LinkOptions& options = {});
 
 // Makes the collective of a priced product that runs over this one axis go round a ring while its

@@ -53,6 +53,33 @@ class Cost(CommandTest):
         self.assertAlmostEqual(naive["seconds"]["expected"] * 1e6, 56.8, places=1)
         self.assertAlmostEqual(ring["seconds"]["expected"] * 1e6, 43.4, places=1)
 
+    def test_conditions(self):
+        def conditions(chip, slice_, b=524288, f=28672):
+            return self.cost("mlp.vjp", "--shape", f"x=bf16[{b},8192]", "--shape", f"w_in=bf16[8192,{f}]", "--chip",
+                             chip, "--slice", slice_, "--sweep")["conditions"]
+        v5p = conditions("v5p", "4x4x4", f=32768)
+        self.assertEqual(v5p["data_parallel_tokens"], [2550, 1275, 850])
+        self.assertAlmostEqual(v5p["slice_tokens"], 73440)
+        self.assertAlmostEqual(v5p["tensor_parallel_chips"][2], 3 * 32768 / 2550)
+        self.assertAlmostEqual(v5p["optimal_data_axis"], (524288 / 32768 * 2 * 64) ** 0.5)
+        self.assertAlmostEqual(v5p["mixed_tokens"], 99.2, places=1)
+        self.assertAlmostEqual(v5p["message_bytes"], 90e3)
+        self.assertNotIn("decode_model_axis", v5p)
+        v5e = conditions("v5e", "4x4", b=32, f=16384)
+        self.assertEqual(round(v5e["data_parallel_tokens"][0]), 2189)
+        self.assertEqual(round(v5e["ring_columns"]), 2189)
+        self.assertAlmostEqual(v5e["message_bytes"], 45e3)
+        self.assertAlmostEqual(v5e["decode_model_axis"], 16384 / (32 * 9))  # 56.9; beta 9, which the book rounds to 8
+        self.assertEqual(v5e["tokens_a_chip"], 2)
+        one = self.cost("mlp", "--shape", "x=bf16[65536,4096]", "--shape", "w_in=bf16[4096,16384]", "--chip", "v5e",
+                        "--mesh", "X=8", "--set", "strategy=fsdp")
+        self.assertEqual(one["conditions"]["tokens_a_chip"], 8192)
+        self.assertAlmostEqual(one["message_bytes"], 45e3)
+        code, text, _ = kref("cost", *["mlp.vjp", *LAYER], "--sweep")
+        self.assertEqual(code, 0)
+        for part in ("2550 on an axis of links, 1275 on 2, 850 on 3 tokens a chip; here 8192", "73440 tokens a slice"):
+            self.assertIn(part, text)
+
     def test_meshes_of_any_size(self):
         c = self.cost("matmul", "--shape", "x=bf16[8960,64]", "--shape", "y=bf16[64,64]", "--mesh", "X=8960",
                       "--in-spec", "x=X", "--out-spec", "z=X", "--chip", "v5p", "--slice", "16x20x28")
@@ -75,6 +102,20 @@ class Cost(CommandTest):
         self.assertAlmostEqual(exchange[0]["seconds"], whole / (4 * 9e10))
         shift = one("ppermute", "--set", "perm=[[0,1],[1,2]]", "--out-spec", "y=X")
         self.assertAlmostEqual(shift[0]["seconds"], whole / 16 / 4.5e10)
+        # In parts of the ring: lines of four, and rings of four in each other, whose links they share.
+        def groups(*lists, op="all_gather", args=("--set", "tiled=true")):
+            step = one(op, *args, "--set", "axis_index_groups=" + json.dumps(lists))[0]
+            return step["seconds"], step["sent_bytes"]
+        rows = [list(range(i, i + 4)) for i in range(0, 16, 4)]
+        comb = [list(range(i, 16, 4)) for i in range(4)]
+        block = whole / 16
+        self.assertEqual(groups(*rows)[1], 3 * block)
+        self.assertAlmostEqual(groups(*rows)[0], 3 * block / 4.5e10)
+        self.assertAlmostEqual(groups(*comb)[0], 4 * 4 * block / 9e10)
+        uneven = groups([0], list(range(1, 16)), op="psum", args=())
+        self.assertAlmostEqual(uneven[0], max(2 * block * 14 / 15 / 4.5e10, 2 * 14e-6))
+        self.refused("cost", "psum", "--shape", "x=bf16[4096]", "--mesh", "X=4", "--chip", "v5e", "--in-spec", "x=X",
+                     "--set", "axis_name=X", "--set", "axis_index_groups=[[0,1,3],[2]]", mentions="no price")
         small = self.cost("psum", "--shape", "x=bf16[16,8]", "--mesh", "X=16", "--chip", "v5e", "--in-spec", "x=X",
                           "--set", "axis_name=X")
         self.assertEqual(small["steps"][0]["bound_by"], "link latency")
