@@ -61,4 +61,8 @@ Roofline LogPrices::roofline(const AttentionWork& w) const {
                                                 .visible = w.visible});
 }
 
+Roofline LogPrices::roofline(const GridWork& w) const {
+  return grid_roofline(links_.slice.chip, w.cost, counted(w.compute));
+}
+
 }  // namespace kref::detail

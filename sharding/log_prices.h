@@ -26,6 +26,7 @@ class LogPrices {
   DType counted(DType type) const;
   Roofline roofline(const ProductWork& work) const;
   Roofline roofline(const AttentionWork& work) const;
+  Roofline roofline(const GridWork& work) const;
   static Roofline roofline(const Roofline& given) { return given; }
 
   const MeshLinks& links_;

@@ -52,8 +52,8 @@ void DeviceLog::attention(const AttentionWork& w) {
                      .work = w});
 }
 
-void DeviceLog::charge(std::string what, const Roofline& work) {
-  events_.push_back({.what = std::move(what), .work = work});
+void DeviceLog::charge(std::string what, LogEvent::Work work) {
+  events_.push_back({.what = std::move(what), .work = std::move(work)});
 }
 
 std::size_t DeviceLog::start(std::string what, LoggedTransfer transfer) {
@@ -76,8 +76,8 @@ void RunLog::open(const Mesh& on) {
   devices.resize(static_cast<std::size_t>(on.device_count()));
 }
 
-void charge(Device& device, std::string what, const Roofline& work) {
-  if (device.log() != nullptr) device.log()->charge(std::move(what), work);
+void charge(Device& device, std::string what, LogEvent::Work work) {
+  if (device.log() != nullptr) device.log()->charge(std::move(what), std::move(work));
 }
 
 std::unique_ptr<Exchange> detail::logged(std::unique_ptr<Exchange> exchange, DeviceLog& log,

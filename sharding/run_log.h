@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "dsl/grid_cost.h"
 #include "dsl/work_meter.h"
 #include "sharding/link_cost.h"
 #include "sharding/replica_groups.h"
@@ -34,9 +35,15 @@ struct LoggedTransfer {
   DType dtype = DType::kF32;
 };
 
+// A grid of a body's own, multiplying in `compute`.
+struct GridWork {
+  GridCost cost;
+  DType compute = DType::kBF16;
+};
+
 // One thing that a device did: it computed, it started a collective, it took the result.
 struct LogEvent {
-  using Work = std::variant<ProductWork, AttentionWork, Roofline>;
+  using Work = std::variant<ProductWork, AttentionWork, GridWork, Roofline>;
 
   std::string what;  // "f32[512,2048] x f32[2048,2048]", "all_gather(Y) of f32[512,512]"
   std::optional<Work> work = {};
@@ -49,8 +56,8 @@ class DeviceLog : public WorkMeter {
  public:
   void product(const ProductWork& work) override;
   void attention(const AttentionWork& work) override;
-  // Work of which the caller knows the price.
-  void charge(std::string what, const Roofline& work);
+  // Work of which the caller knows what it comes to, or what it takes.
+  void charge(std::string what, LogEvent::Work work);
   // Sets transfer.number. Gives what await() is told.
   std::size_t start(std::string what, LoggedTransfer transfer);
   void await(std::size_t start);
@@ -74,10 +81,10 @@ struct RunLog {
   void open(const Mesh& on);
 };
 
-// Work of a body's own, a grid for example, of which it knows what it takes on the chip that the
-// run is to be priced on: matmul, dot, attention and collectives tell by themselves. Without a log
-// nothing happens.
-void charge(Device& device, std::string what, const Roofline& work);
+// Work of a body's own: a grid, GridWork{grid.cost(body)}; or of which it knows what it takes on
+// the chip that the run is to be priced on. matmul, dot, attention and collectives tell by
+// themselves. Without a log nothing happens.
+void charge(Device& device, std::string what, LogEvent::Work work);
 
 namespace detail {
 // The exchange, and its end in the log.

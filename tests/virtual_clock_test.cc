@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "kernels/flash_attention.h"
+#include "kernels/matmul.h"
 #include "sharding/collective_calls.h"
 #include "sharding/launch.h"
 #include "tests/refusal.h"
@@ -35,7 +37,7 @@ TimedRun timed(const RunLog& log, const char* slice = nullptr,
 }
 
 void work(Device& device, double microseconds) {
-  charge(device, "work", {.compute = microseconds * kUs});
+  charge(device, "work", Roofline{.compute = microseconds * kUs});
 }
 // 1000 bytes.
 Array kilobyte() { return Array(DType::kF32, std::vector<Index>{250}); }
@@ -231,6 +233,37 @@ TEST_CASE("links of another mesh and runs that ended early are refused") {
                   Error);
   const std::string text = refusal([&] { timed(broken); });
   CHECK(says(text, "did not come to its end"));
+}
+
+TEST_CASE("grids, products and attention of a body advance its clock, each once") {
+  const Chip chip = find_chip(kChip);
+  const Array x(DType::kBF16, std::vector<Index>{64, 32}),
+      y(DType::kBF16, std::vector<Index>{32, 48});
+  const RunLog log = logged("X=2", [&](Device& device) {
+    static_cast<void>(matmul(x, y));  // a grid within, and dots within that
+    Tensor<float, 2> sums({64, 48});
+    dot_add(x.ref().ref<const bf16, 2>(), y.ref().ref<const bf16, 2>(), sums.ref());
+    Array o(DType::kBF16, std::vector<Index>{2, 4, 8, 16});
+    const Array q(DType::kBF16, std::vector<Index>{2, 4, 8, 16});
+    flash_attention({.q = q, .k = q, .v = q}, o.mutable_ref(), {},
+                    {.scale = 1.0, .causal = Causal::kTopLeft});
+    GridCost grid;
+    grid.flops = 1'970'000, grid.bytes = 810;
+    charge(device, "own grid", GridWork{grid});
+  });
+  const TimedRun run = timed(log);
+  REQUIRE(run.work.size() == 2 * 4);
+  const auto seconds = [&](std::size_t i) { return run.work[i].end - run.work[i].begin; };
+  CHECK(run.work[0].what == "BF16[64,32] x BF16[32,48]");
+  MatmulCost product{.m = 64, .n = 48, .k = 32};
+  CHECK(seconds(0) == doctest::Approx(matmul_roofline(chip, product).lower()));
+  product.adds = true, product.z = DType::kF32;
+  CHECK(seconds(1) == doctest::Approx(matmul_roofline(chip, product).lower()));
+  CHECK(run.work[1].unit.hbm_bytes == 2 * (64 * 32 + 32 * 48) + 2 * 4 * 64 * 48);
+  CHECK(run.work[2].unit.flops == doctest::Approx(2.0 * 2 * 4 * (8 * 9 / 2) * (16 + 16)));
+  CHECK(seconds(3) == doctest::Approx(1'970'000 / 1.97e14));
+  CHECK(run.work[3].unit.hbm == doctest::Approx(1e-9));
+  CHECK(run.seconds() == doctest::Approx(seconds(0) + seconds(1) + seconds(2) + seconds(3)));
 }
 
 TEST_CASE("a group of one moves nothing and takes no time") {
