@@ -2,10 +2,10 @@
 // What the TPU compiler would refuse although an interpreter runs it: jax/_src/pallas/mosaic checks
 // block shapes in its lowering, and windows must fit into VMEM.
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 
 #include "dsl/program.h"
+#include "dsl/tpu_memory.h"
 
 namespace kref::detail {
 namespace {
@@ -24,26 +24,14 @@ bool trivial(const Operand& o) {
   return true;
 }
 
-// VMEM and SMEM of one TensorCore, and what its rank-1 blocks must be multiples of
-// (jax/_src/tpu_info.py).
-struct Chip {
-  const char* name;
-  int generation;
-  Index vmem_mib, smem_kib, row;
-};
-constexpr Chip kChips[] = {
-    {"v2", 2, 16, 16, 1024},     {"v3", 3, 16, 16, 1024},     {"v4i", 4, 16, 1024, 1024},
-    {"v4", 4, 16, 1024, 1024},   {"v5e", 5, 128, 1024, 1024}, {"v5p", 5, 64, 1024, 1024},
-    {"v6e", 6, 128, 1024, 1024}, {"7", 7, 64, 1024, 1024},    {"7x", 7, 64, 1024, 1024},
-    {"8i", 8, 192, 1024, 1024},  {"8t", 8, 128, 1024, 2048}};
-constexpr const Chip& kUsual = kChips[4];
+using Chip = TpuMemory;
+// What is taken where no chip is named.
+constexpr const Chip& kUsual = *find_tpu_memory("v5e");
 
 const Chip& chip_of(const Program& program, const char* name) {
+  if (const Chip* found = find_tpu_memory(name)) return *found;
   std::string known;
-  for (const Chip& c : kChips) {
-    if (std::strcmp(c.name, name) == 0) return c;
-    known += cat(known.empty() ? "" : ", ", c.name);
-  }
+  for (const Chip& c : kTpuMemories) known += cat(known.empty() ? "" : ", ", c.name);
   throw Error(
       cat("grid '", program.name, "': chip '", name, "' is not known, expected one of ", known));
 }

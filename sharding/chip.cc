@@ -7,16 +7,16 @@
 #include <iterator>
 
 #include "dsl/check.h"
+#include "dsl/tpu_memory.h"
 #include "sharding/spelling.h"
 
 namespace kref {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kVmemOverHbm = 22;
 
-// VMEM and clock as the book has them for v5e and v5p (sharding_semantics 5.3), those of the others
-// from the vendor's pages; they bear on no worked problem.
+// Clocks as the book has them for v5e and v5p (sharding_semantics 5.3), those of the others from
+// the vendor's pages; they bear on no worked problem. VMEM: dsl/tpu_memory.h.
 std::vector<Chip> make_chips() {
   using enum Chip::Wrap;
   std::vector<Chip> all = {
@@ -31,7 +31,7 @@ std::vector<Chip> make_chips() {
        1e11,
        1.6e10,
        6.25e9,
-       16 * kMiB,
+       0,
        0,
        0.94e9,
        2,
@@ -47,7 +47,7 @@ std::vector<Chip> make_chips() {
        4.5e10,
        1.6e10,
        6.25e9,
-       16 * kMiB,
+       0,
        0,
        1.05e9,
        2,
@@ -63,7 +63,7 @@ std::vector<Chip> make_chips() {
        9e10,
        1.6e10,
        6.25e9,
-       64 * kMiB,
+       0,
        0,
        1.75e9,
        2,
@@ -79,7 +79,7 @@ std::vector<Chip> make_chips() {
        4.5e10,
        1.6e10,
        3.125e9,
-       128 * kMiB,
+       0,
        0,
        1.5e9,
        1,
@@ -95,13 +95,19 @@ std::vector<Chip> make_chips() {
        9e10,
        3.2e10,
        12.5e9,
-       128 * kMiB,
+       0,
        0,
        1.75e9,
        1,
        256},
   };
-  for (Chip& chip : all) chip.vmem_rate = kVmemOverHbm * chip.hbm_rate;
+  for (Chip& chip : all) {
+    const std::string_view name = chip.name == "v4p" ? "v4" : std::string_view(chip.name);
+    const TpuMemory* memory = find_tpu_memory(name);
+    KREF_DCHECK(memory != nullptr);
+    chip.vmem_bytes = static_cast<double>(memory->vmem_mib << 20);
+    chip.vmem_rate = kVmemOverHbm * chip.hbm_rate;
+  }
   return all;
 }
 

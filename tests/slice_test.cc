@@ -61,6 +61,16 @@ TEST_CASE("a chip may have other numbers, and the book's alternates have names")
   says("v5e:hbm=1e12,", "changes nothing");
 }
 
+TEST_CASE("VMEM is what grids are held to") {
+  for (const Chip& chip : chips()) CHECK(chip.vmem_rate == 22 * chip.hbm_rate);
+  constexpr double kMiB = 1 << 20;
+  CHECK(find_chip("v3").vmem_bytes == 16 * kMiB);
+  CHECK(find_chip("v4p").vmem_bytes == 16 * kMiB);
+  CHECK(find_chip("v5p").vmem_bytes == 64 * kMiB);
+  CHECK(find_chip("v5e").vmem_bytes == 128 * kMiB);
+  CHECK(find_chip("v6e").vmem_bytes == 128 * kMiB);
+}
+
 TEST_CASE("operation rates by element type") {
   const Chip v5e = find_chip("v5e");
   CHECK(operation_rate(v5e, DType::kBF16) == 1.97e14);
