@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The book's collective matmul, 311 / 244 / 224 us, on virtual clocks: the real code runs, and a
 // chip whose rate is fitted on the third number predicts the other two (sharding_semantics 4.4,
-// 4.5). Shared by the test and the benchmark.
+// 4.5).
 #pragma once
 
 #include "sharding/collective_matmul.h"

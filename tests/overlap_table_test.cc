@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The book's 311 / 244 / 224 us: what virtual clocks of the real code say of it.
-#include "bench/overlap_table.h"
+#include "tests/overlap_case.h"
 
 #include <doctest/doctest.h>
 
