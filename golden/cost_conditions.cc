@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planning numbers of a layer on a slice (sharding/planning.h, serving.h), beside its price.
-#include <cmath>
 #include <cstdio>
 
 #include "golden/cost.h"
@@ -18,14 +17,12 @@ std::string number(double value) {
   return text;
 }
 
+// Of 1, 2, .. axes of links.
 std::string by_axes(const std::vector<double>& values) {
   std::string out;
   for (std::size_t k = 0; k < values.size(); ++k) {
-    if (k > 0) out += ", ";
-    out += number(values[k]) + (k > 0                   ? " on "
-                                : k + 1 < values.size() ? " on an axis of links"
-                                                        : "");
-    if (k > 0) out += std::to_string(k + 1);
+    out += detail::cat(k > 0 ? ", " : "", number(values[k]), " on ");
+    out += k > 0 ? std::to_string(k + 1) : "an axis of links";
   }
   return out;
 }
