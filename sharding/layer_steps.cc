@@ -32,8 +32,9 @@ class Steps {
     const std::string ct = gathered_input("ct.y", true);
     weight_cotangent("w_out", "h", ct);
     const std::string w = gathered_weight("w_out");
-    add({.kind = Kind::kProduct, .out = "ct.h", .in = {ct, w}, .trans_y = true});
+    add({.kind = Kind::kProduct, .out = partial("ct.h"), .in = {ct, w}, .trans_y = true});
     drop_gathered(w, "w_out");
+    complete("ct.h");
     if (ct != "ct.y") drop(ct);
     add({.kind = Kind::kHiddenCotangent,
          .out = "ct.a",
@@ -101,8 +102,18 @@ class Steps {
 
   void weight_product(const std::string& out, const std::string& x, const std::string& weight) {
     const std::string w = gathered_weight(weight);
-    add({.kind = Kind::kProduct, .out = out, .in = {x, w}});
+    add({.kind = Kind::kProduct, .out = partial(out), .in = {x, w}});
     drop_gathered(w, weight);
+    complete(out);
+  }
+  // The sum over features that devices share: its part on one of them, and the sum of all.
+  std::string partial(const std::string& out) const {
+    return splits_features(plan_.strategy) ? out + "_sum" : out;
+  }
+  void complete(const std::string& out) {
+    if (!splits_features(plan_.strategy)) return;
+    collect(out, partial(out), Psum{.axis_name = plan_.data_axis}, true);
+    drop(partial(out));
   }
   // ct w^T, to the sum that is ct.x.
   void weight_product_back(const std::string& weight, const std::string& ct, Kind kind) {
@@ -171,7 +182,7 @@ const char* name_of(Activation activation) {
 }
 
 const char* name_of(LayerStrategy strategy) {
-  constexpr const char* kNames[] = {"none", "dp", "fsdp", "tp", "fsdp_tp"};
+  constexpr const char* kNames[] = {"none", "dp", "fsdp", "tp", "fsdp_tp", "stationary"};
   return kNames[static_cast<std::size_t>(strategy)];
 }
 
@@ -182,8 +193,12 @@ LayerSpecs layer_specs(const LayerPlan& plan) {
   if (uses_data_axis(plan.strategy)) rows.push_back(plan.data_axis);
   if (models && plan.form == ModelForm::kRows) rows.push_back(plan.model_axis);
   const SpecEntry model = models ? SpecEntry(plan.model_axis) : none;
-  const SpecEntry columns = plan.form == ModelForm::kColumns ? model : none;
-  const SpecEntry shard = shards_weights(plan.strategy) ? SpecEntry(plan.data_axis) : none;
+  const bool splits = splits_features(plan.strategy);
+  const SpecEntry columns = splits ? axes(plan.data_axis, plan.model_axis)
+                            : plan.form == ModelForm::kColumns ? model
+                                                               : none;
+  const SpecEntry shard =
+      shards_weights(plan.strategy) || splits ? SpecEntry(plan.data_axis) : none;
   return {P{SpecEntry(rows), columns}, P{shard, model}, P{model, shard}};
 }
 
@@ -199,16 +214,20 @@ void check_layer(const LayerPlan& plan, const Mesh& mesh, Index b, Index d, Inde
                "' (", option, "), the mesh has ",
                mesh.axes().empty() ? "no axes" : to_string(mesh));
   };
-  if (uses_data_axis(plan.strategy)) bound(plan.data_axis, "data_axis");
+  const bool splits = splits_features(plan.strategy);
+  const bool has_data_axis = uses_data_axis(plan.strategy) || splits;
+  if (has_data_axis) bound(plan.data_axis, "data_axis");
   if (uses_model_axis(plan.strategy)) bound(plan.model_axis, "model_axis");
   if (!plan.slice_axis.empty()) {
     bound(plan.slice_axis, "slice_axis");
-    KREF_CHECK(!(uses_data_axis(plan.strategy) && plan.slice_axis == plan.data_axis) &&
+    KREF_CHECK(!(has_data_axis && plan.slice_axis == plan.data_axis) &&
                    !(uses_model_axis(plan.strategy) && plan.slice_axis == plan.model_axis),
                "slice_axis is '", plan.slice_axis, "', expected another axis than the strategy's");
   }
-  KREF_CHECK(plan.strategy != LayerStrategy::kFsdpTp || plan.data_axis != plan.model_axis,
+  KREF_CHECK(!has_data_axis || !uses_model_axis(plan.strategy) || plan.data_axis != plan.model_axis,
              "data_axis and model_axis are both '", plan.data_axis, "', expected two axes");
+  KREF_CHECK(!splits || plan.form == ModelForm::kColumns, "strategy ", name_of(plan.strategy),
+             " has the columns of x on the devices of both axes, expected the form kColumns");
   const LayerSpecs specs = layer_specs(plan);
   const auto fits = [&](const PartitionSpec& spec, const char* name, Index rows, Index columns) {
     check_spec(spec, std::vector<Index>{rows, columns}, mesh, std::string(prefix) + name);

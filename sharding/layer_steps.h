@@ -10,6 +10,12 @@
 //   ct.w tp         P(-, Y)     P(-, Y)        P(Y)       gather x,          gather ct.y, gather x,
 //                                                    scatter y          scatter ct.x
 //   fsdp_tp    P(X, Y)     P(X, Y)        P(Y, X)    both               both
+//   stationary P(-, (X,Y)) P(X, Y)        P(Y, X)    gather x over Y,   gather ct.y, psum ct.h over
+//                                                    psum a over X,     X, gather x, scatter ct.x
+//                                                    scatter y over Y
+//
+// The last is for inference (6.5): weights are split over both axes and stay where they are, at any
+// batch; X comes before Y in the columns of x, so that a gather over Y leaves those of a part of X.
 #pragma once
 
 #include <string>
@@ -30,24 +36,26 @@ inline constexpr Activation kActivations[] = {Activation::kNone, Activation::kRe
 const char* name_of(Activation activation);
 
 // How the work is divided: data parallel, weights sharded over the data axis, tensor parallel,
-// both.
-enum class LayerStrategy { kNone, kDp, kFsdp, kTp, kFsdpTp };
-// All of them, and as run files spell them: "none", "dp", "fsdp", "tp", "fsdp_tp".
+// both; weights split over both axes that do not move.
+enum class LayerStrategy { kNone, kDp, kFsdp, kTp, kFsdpTp, kStationary };
+// Those of training, and as run files spell them: "none", "dp", "fsdp", "tp", "fsdp_tp".
 inline constexpr LayerStrategy kLayerStrategies[] = {LayerStrategy::kNone, LayerStrategy::kDp,
                                                      LayerStrategy::kFsdp, LayerStrategy::kTp,
                                                      LayerStrategy::kFsdpTp};
 const char* name_of(LayerStrategy strategy);
 // Does it divide the batch over the data axis; the hidden dimension over the model axis; the
-// weights over the data axis?
+// weights over the data axis, along which they are gathered before use; or the features over the
+// data axis, along which nothing but partial sums moves?
 constexpr bool uses_data_axis(LayerStrategy s) {
-  return s != LayerStrategy::kNone && s != LayerStrategy::kTp;
+  return s == LayerStrategy::kDp || s == LayerStrategy::kFsdp || s == LayerStrategy::kFsdpTp;
 }
 constexpr bool uses_model_axis(LayerStrategy s) {
-  return s == LayerStrategy::kTp || s == LayerStrategy::kFsdpTp;
+  return s == LayerStrategy::kTp || s == LayerStrategy::kFsdpTp || s == LayerStrategy::kStationary;
 }
 constexpr bool shards_weights(LayerStrategy s) {
   return s == LayerStrategy::kFsdp || s == LayerStrategy::kFsdpTp;
 }
+constexpr bool splits_features(LayerStrategy s) { return s == LayerStrategy::kStationary; }
 
 // How x and y lie along the model axis, which has no part of them to spare: their columns, as
 // above; all of them on every device (Megatron's f and g: nothing is gathered, and a psum stands in
@@ -81,7 +89,7 @@ const PartitionSpec& spec_of(const LayerSpecs& specs, std::string_view name);
 
 // Refuses, naming the axis, a plan that does not fit a mesh and the sizes x [B, D], w_in [D, F]: an
 // axis that the mesh lacks, one axis for both, a size that the devices do not divide. For messages
-// operands are called `prefix` and their name.
+// operands are called `prefix` and their name. A stationary plan has the form kColumns.
 void check_layer(const LayerPlan& plan, const Mesh& mesh, Index b, Index d, Index f,
                  const char* prefix = "");
 

@@ -104,13 +104,15 @@ std::vector<LayerStepWork> layer_work(const LayerPlan& plan, const std::vector<L
   if (!plan.slice_axis.empty()) rows.push_back(plan.slice_axis);
   if (uses_data_axis(plan.strategy)) rows.push_back(plan.data_axis);
   const SpecEntry model = uses_model_axis(plan.strategy) ? SpecEntry(plan.model_axis) : none;
-  const P tile = {SpecEntry(rows), model}, whole = {SpecEntry(rows)};
+  // Features that stay apart.
+  const SpecEntry part = splits_features(plan.strategy) ? SpecEntry(plan.data_axis) : none;
+  const P tile = {SpecEntry(rows), model}, whole = {SpecEntry(rows), part};
   follower.set("a", local(tile, b, f), DType::kF32);
   follower.set("g", local(tile, b, f), DType::kF32);
   follower.set("h", local(tile, b, f), hidden);
   follower.set("x_all", local(whole, b, d), dtype);
   // The sums that are reduced after accumulation.
-  const P in_sum = {none, model}, out_sum = {model, none};
+  const P in_sum = {part, model}, out_sum = {model, part};
   follower.set("ct.w_in_sum", local(in_sum, d, f), DType::kF32);
   follower.set("ct.w_gate_sum", local(in_sum, d, f), DType::kF32);
   follower.set("ct.w_out_sum", local(out_sum, f, d), DType::kF32);

@@ -52,6 +52,8 @@ LayerBytes layer_bytes(LayerStrategy strategy, double b, double d, double f, dou
       return {4 * b * d, activations};
     case LayerStrategy::kFsdpTp:
       return {4 * b * d / x + 4 * d * f / y, activations / x + 8 * d * f / y};
+    case LayerStrategy::kStationary:
+      return {4 * b * d / x + 4 * b * f / y, activations / x + 4 * b * f / y};
     default:
       return {};
   }
