@@ -43,9 +43,10 @@ HWY_INLINE Ahead SourceOf(const Side<T>& side, Index r0, Index count, Index k0, 
 
 // True where two vectors of panel elements can be made from stored rows of T in registers.
 template <class Family, class T>
-inline constexpr bool kLoadsColumns =
-    std::is_same_v<Family, PairFamily> ? HWY_TARGET <= HWY_AVX2
-                                       : HasLoadWide<typename Family::D, T>;
+inline constexpr bool kLoadsColumns = std::is_same_v<Family, PairFamily>
+                                          ? HWY_TARGET <= HWY_AVX2
+                                          : HasLoadWide<typename Family::D, T> &&
+                                                (!HasCareful<Family> || std::is_same_v<T, bf16>);
 
 // Two vectors of panel elements of depth `l`, columns j...
 template <class Family, class T>

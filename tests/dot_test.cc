@@ -58,6 +58,14 @@ TEST_CASE("dot_add in the split precisions") {
   for_each_target([] {
     CHECK(wrong_products<float>({1, 5, 13}, {1, 16, 33, 70}, {1, 2, 41, 43, 85, 86, 300},
                                 {Precision::kBF16, Precision::kBF16x3, Precision::kBF16x6}) == 0);
+    // From 64 rows on as bf16 pairs, whose panels are 512, 170 and 84 deep.
+    CHECK(wrong_products<float>({64}, {70}, {1, 45},
+                                {Precision::kBF16, Precision::kBF16x3, Precision::kBF16x6}) == 0);
+    CHECK(wrong_products<float>({64}, {70}, {513}, {Precision::kBF16}) == 0);
+    CHECK(wrong_products<float>({64}, {70}, {171}, {Precision::kBF16x3}) == 0);
+    CHECK(wrong_products<float>({64}, {70}, {85}, {Precision::kBF16x6}) == 0);
+    CHECK(wrong_products<f8_e4m3>({64}, {70}, {17}, {Precision::kF32}) == 0);
+    CHECK(wrong_products<f8_e5m2>({64}, {70}, {514}, {Precision::kF32}) == 0);
   });
 }
 
@@ -88,6 +96,25 @@ TEST_CASE("NaN and infinity reach the elements they belong to and no other") {
           else
             CHECK(acc(i, j) == (j == n - 1 ? kInf : 9.0f));
         }
+    }
+  });
+}
+
+TEST_CASE("a NaN stays one however its bits are cut") {
+  for_each_target([] {
+    // Nothing but the last bit of the payload, which no part of 16 bits has.
+    const float nan = std::bit_cast<float>(0x7F800001u);
+    for (const Precision precision : kPrecisions) {
+      Tensor<float, 2> x({64, 3}, 1.0f), y({3, 64}, 1.0f), acc({64, 64}, 0.0f);
+      x(5, 0) = nan, x(6, 2) = nan, y(1, 7) = nan, y(2, 40) = nan;
+      dot_add(x.ref(), y.ref(), acc.ref(), {.precision = precision});
+      int wrong = 0;
+      for (Index i = 0; i < 64; ++i)
+        for (Index j = 0; j < 64; ++j) {
+          const bool expected = i == 5 || i == 6 || j == 7 || j == 40;
+          wrong += std::isnan(acc(i, j)) == expected && (expected || acc(i, j) == 3.0f) ? 0 : 1;
+        }
+      CHECK(wrong == 0);
     }
   });
 }
