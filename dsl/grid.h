@@ -48,6 +48,11 @@
 
 namespace kref {
 
+// The body of a grid: called with each step, and returns nothing; what it makes goes to its blocks.
+template <class F>
+concept StepBody = std::is_invocable_v<const F&, const Step&> &&
+    std::is_void_v<std::invoke_result_t<const F&, const Step&>>;
+
 class Grid {
  public:
   explicit Grid(std::string_view name);
@@ -200,9 +205,7 @@ class Grid {
   // lowest step. An Error, say of a verb, gets grid and step in front of its text. The contents of
   // the outputs are then unspecified.
   template <class F>
-  requires std::is_invocable_v<const F&, const Step&> Trace run(const F& body) {
-    return run_erased(erase(body));
-  }
+  requires StepBody<F> Trace run(const F& body) { return run_erased(erase(body)); }
 
   // The same under strict rules, slowly and on one thread; the outputs are those of run, bit for
   // bit. Every window is a copy (an input's in the second pass), scratch is poison at every
@@ -212,8 +215,7 @@ class Grid {
   // uninitialised, from outside an array or carried along a parallel axis reached it), or when a
   // body writes outside its block. A body that changes what it captured sees itself called twice.
   template <class F>
-  requires std::is_invocable_v<const F&, const Step&> Trace
-  check(const F& body, const CheckOptions& options = {}) {
+  requires StepBody<F> Trace check(const F& body, const CheckOptions& options = {}) {
     return check_erased(erase(body), options);
   }
 
@@ -221,7 +223,7 @@ class Grid {
   // thread, over arrays that are then as they were. Errors as of run.
   GridCost cost();
   template <class F>
-  requires std::is_invocable_v<const F&, const Step&> GridCost cost(const F& body) {
+  requires StepBody<F> GridCost cost(const F& body) {
     const detail::Body erased = erase(body);
     return cost_erased(&erased);
   }

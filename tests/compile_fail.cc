@@ -86,6 +86,8 @@ void program(Ref<const float, 2> x, Ref<float, 2> z) {
   mapped.out("z", b(EITHER(z, x)), {.block = {4}, .index = {0}});
 #elif defined(BODY_ARGUMENT)
   grid.run([](EITHER(const Step&, int)) {});
+#elif defined(BODY_RETURNS)
+  grid.run([](const Step& s) { return EITHER(static_cast<void>(s.number()), s.number()); });
 #elif defined(BODY_MUTABLE)
   int count = 0;
   grid.run([count](const Step&) EITHER(, mutable) { EITHER(static_cast<void>(count), ++count); });
