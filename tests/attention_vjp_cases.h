@@ -34,9 +34,9 @@ inline AttentionVjpCase make_vjp_case(const Levels& levels, std::mt19937& random
 // Sets everything to NaN that no gradient depends on; counts rows, and elements of the bias.
 inline Index poison_unseen(AttentionVjpCase& c) {
   using Kind = reference::AttentionRow::Kind;
-  const auto none = [](Index n) { return std::vector<char>(static_cast<std::size_t>(n), 0); };
-  std::vector<char> q = none(c.B * c.H * c.T), ct_o = q, ct_lse = q, kv = none(c.B * c.G * c.S),
-                    bias = none(c.has_bias ? c.bias.size() : 0);
+  const auto nothing = [](Index n) { return std::vector<char>(static_cast<std::size_t>(n), 0); };
+  std::vector<char> q = nothing(c.B * c.H * c.T), ct_o = q, ct_lse = q,
+                    kv = nothing(c.B * c.G * c.S), bias = nothing(c.has_bias ? c.bias.size() : 0);
   const Layout layout = c.options.layout;
   const auto see = [](std::vector<char>& seen, Index i) { seen[static_cast<std::size_t>(i)] = 1; };
   AttentionInputs in = c.inputs();
