@@ -8,6 +8,7 @@
 
 #include "golden/operation.h"
 #include "sharding/cost_model.h"
+#include "sharding/serving_plan.h"
 #include "sharding/virtual_clock.h"
 
 namespace kref {
@@ -95,6 +96,11 @@ struct LayerConditions {
 LayerConditions layer_conditions(const LayerSize& size, const Slice& slice);
 // Of a run of mlp or mlp.vjp; nothing for others.
 std::optional<LayerConditions> run_conditions(const Run& run, const Slice& slice);
+// The forward pass of so few tokens as a step of decoding has (below C / HBM, so that weights are
+// read, not multiplied): what the run's plan moves of the weights, and the plans that do not.
+// Nothing for other runs, and for mlp without a mesh.
+std::optional<ServingPlan> run_serving(const Run& run, const MeshLinks& links);
+nlohmann::ordered_json serving_json(const ServingPlan& serving);
 std::string conditions_text(const LayerConditions& conditions);
 nlohmann::ordered_json conditions_json(const LayerConditions& conditions);
 
@@ -114,7 +120,8 @@ struct Sweep {
   std::size_t refused = 0;     // meshes whose devices do not divide the sizes, or do not fit
 };
 // A run of mlp or mlp.vjp under every strategy, on every mesh of one or two axes that the slice has
-// devices for. Error for another operation, and without a slice.
+// devices for; of mlp also with weights that are split over both axes and stay. Error for another
+// operation, and without a slice.
 Sweep sweep_layer(const Run& run, const CostRequest& request);
 std::string sweep_text(const Sweep& sweep);
 nlohmann::ordered_json sweep_json(const Sweep& sweep);

@@ -59,6 +59,29 @@ std::optional<LayerConditions> run_conditions(const Run& run, const Slice& slice
   return layer_conditions({.b = mlp.b, .d = mlp.d, .f = mlp.f}, slice);
 }
 
+std::optional<ServingPlan> run_serving(const Run& run, const MeshLinks& links) {
+  if (run.op != "mlp" || !run.mesh) return std::nullopt;
+  const MlpRun mlp = read_mlp(run);
+  if (static_cast<double>(mlp.b) >= hbm_intensity(links.slice.chip)) return std::nullopt;
+  return serving_plan(mlp.layer.plan, {.b = mlp.b, .d = mlp.d, .f = mlp.f}, links,
+                      {.dtype = mlp.dtype});
+}
+
+nlohmann::ordered_json serving_json(const ServingPlan& serving) {
+  nlohmann::ordered_json out = {{"moved", nlohmann::ordered_json::array()},
+                                {"move_seconds", serving.move_seconds},
+                                {"read_seconds", serving.read_seconds},
+                                {"penalty", serving.penalty()},
+                                {"better", nlohmann::ordered_json::array()}};
+  for (const LayerStep& step : serving.moved) out["moved"].push_back(to_string(step));
+  for (const ServingChoice& c : serving.better) {
+    out["better"].push_back({{"strategy", name_of(c.plan.strategy)},
+                             {"mesh", to_string(c.mesh)},
+                             {"seconds", c.seconds}});
+  }
+  return out;
+}
+
 std::string conditions_text(const LayerConditions& c) {
   std::string out = "in bf16 a product takes longer than what its strategy sends, with";
   out += c.lines ? " rings (lines, as here, send half as much)\n" : " rings\n";

@@ -11,7 +11,8 @@ namespace {
 // The mesh of a strategy with x devices along the data axis and y along the model axis; nothing
 // where the strategy has no use for one of them.
 std::optional<Mesh> mesh_of(LayerStrategy strategy, Index x, Index y) {
-  const bool data = uses_data_axis(strategy), model = uses_model_axis(strategy);
+  const bool data = uses_data_axis(strategy) || splits_features(strategy),
+             model = uses_model_axis(strategy);
   if ((!data && x > 1) || (!model && y > 1)) return std::nullopt;
   if (data && model && (x == 1 || y == 1)) return std::nullopt;
   std::vector<MeshAxis> axes;
@@ -36,7 +37,9 @@ Sweep sweep_layer(const Run& given, const CostRequest& request) {
   const MlpRun mlp = read_mlp(run);
   Sweep sweep{{mlp.b, mlp.d, mlp.f}, mlp.vjp, *request.slice, {}, 0};
   const Index chips = sweep.slice.chip_count();
-  for (const LayerStrategy strategy : kLayerStrategies) {
+  std::vector<LayerStrategy> strategies(std::begin(kLayerStrategies), std::end(kLayerStrategies));
+  if (!mlp.vjp) strategies.push_back(LayerStrategy::kStationary);
+  for (const LayerStrategy strategy : strategies) {
     for (Index x = 1; x <= chips; ++x) {
       if (chips % x != 0) continue;
       const std::optional<Mesh> mesh = mesh_of(strategy, x, chips / x);

@@ -111,6 +111,7 @@ std::string cost_text(const Run& run, const PricedRun& priced, const TimedRun* t
            " takes the time of its hops\n";
   }
   if (timed != nullptr) out += clock_text(*timed);
+  if (const auto serving = run_serving(run, priced.links)) out += to_string(*serving) + '\n';
   const auto conditions = run_conditions(run, priced.links.slice);
   return conditions ? out + conditions_text(*conditions) : out;
 }
@@ -131,6 +132,7 @@ nlohmann::ordered_json cost_json(const Run& run, const PricedRun& priced, const 
   if (const auto conditions = run_conditions(run, priced.links.slice)) {
     out["conditions"] = conditions_json(*conditions);
   }
+  if (const auto serving = run_serving(run, priced.links)) out["serving"] = serving_json(*serving);
   return out;
 }
 
@@ -138,11 +140,15 @@ std::string sweep_text(const Sweep& sweep) {
   std::string out = detail::cat("mlp B=", sweep.size.b, " D=", sweep.size.d, " F=", sweep.size.f,
                                 sweep.backward ? ", forward and backward" : ", forward", ", on ",
                                 to_string(sweep.slice), '\n');
-  out +=
-      "strategy  mesh           expected  at least   at most   compute     links  memory a chip"
-      "  bound by\n";
+  std::size_t width = 8;
   for (const SweepRow& row : sweep.rows) {
-    out += padded(name_of(row.plan.strategy), 8) + "  " + padded(to_string(row.mesh), 13);
+    width = std::max(width, std::string_view(name_of(row.plan.strategy)).size());
+  }
+  out += padded("strategy", width) +
+         "  mesh           expected  at least   at most   compute     links  memory a chip"
+         "  bound by\n";
+  for (const SweepRow& row : sweep.rows) {
+    out += padded(name_of(row.plan.strategy), width) + "  " + padded(to_string(row.mesh), 13);
     for (const double seconds : {row.cost.expected(), row.cost.lower(), row.cost.upper(),
                                  row.cost.compute_seconds(), row.cost.moved_seconds()}) {
       out += "  " + right(seconds_text(seconds), kTime);

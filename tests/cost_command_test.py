@@ -80,6 +80,38 @@ class Cost(CommandTest):
         for part in ("2550 on an axis of links, 1275 on 2, 850 on 3 tokens a chip; here 8192", "73440 tokens a slice"):
             self.assertIn(part, text)
 
+    def test_decoding_with_weights_that_move(self):
+        layer = ["mlp", "--shape", "x=bf16[32,8192]", "--shape", "w_in=bf16[8192,28672]", "--chip", "v5e", "--slice",
+                 "16x16"]
+        fsdp = [*layer, "--mesh", "X=16,Y=16", "--set", "strategy=fsdp"]
+        c = self.cost(*fsdp)
+        s = c["serving"]
+        self.assertEqual(len(s["moved"]), 2)
+        self.assertAlmostEqual(s["penalty"], 16 * 9)  # Y beta
+        self.assertAlmostEqual(s["move_seconds"], c["axes"]["X"]["seconds"])
+        sweep = self.cost(*layer, "--sweep")
+        rows = {(r["strategy"], r["mesh"]): r["seconds"]["expected"] for r in sweep["rows"]}
+        self.assertIn("stationary", {strategy for strategy, _ in rows})
+        best = s["better"][0]
+        self.assertEqual((best["strategy"], best["mesh"]), min(rows, key=rows.get))
+        for choice in s["better"]:
+            self.assertAlmostEqual(choice["seconds"], rows[choice["strategy"], choice["mesh"]])
+        code, text, _ = kref("cost", *fsdp)
+        self.assertEqual(code, 0)
+        self.assertIn("decoding moves weights (all_gather(X, axis=0, tiled=true) of w_in, ", text)
+        self.assertIn("144 times", text)
+        self.assertIn(f"take {best['strategy']} on {best['mesh']}: ", text)
+        tp = self.cost(*layer, "--mesh", "Y=256", "--set", "strategy=tp")
+        self.assertEqual(tp["serving"]["moved"], [])
+        code, text, _ = kref("cost", *layer, "--mesh", "Y=256", "--set", "strategy=tp")
+        self.assertIn("decoding moves no weights", text)
+        # A step of training is none of decoding, nor are so many tokens.
+        self.assertNotIn("serving", self.cost("mlp.vjp", *fsdp[1:]))
+        many = [a.replace("[32,", "[4096,") for a in fsdp]
+        self.assertNotIn("serving", self.cost(*many))
+        trained = self.cost("mlp.vjp", *layer[1:], "--sweep")["rows"]
+        self.assertNotIn("stationary", {r["strategy"] for r in trained})
+
     def test_meshes_of_any_size(self):
         c = self.cost("matmul", "--shape", "x=bf16[8960,64]", "--shape", "y=bf16[64,64]", "--mesh", "X=8960",
                       "--in-spec", "x=X", "--out-spec", "z=X", "--chip", "v5p", "--slice", "16x20x28")
