@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dsl/work_meter.h"
+#include "kernels/matmul.h"
 #include "sharding/local_math.h"
 
 namespace kref {
@@ -65,6 +66,14 @@ void with_activation(Activation activation, F&& f) {
 
 }  // namespace
 
+Array of_type(const Array& x, DType dtype) { return x.dtype() == dtype ? x : converted(x, dtype); }
+
+Array layer_product(const LayerStep& step, const Array& x, const Array& y) {
+  const DType type = x.dtype() == y.dtype() ? x.dtype() : DType::kF32;
+  return matmul(of_type(x, type), of_type(y, type),
+                {.trans_x = step.trans_x, .trans_y = step.trans_y}, DType::kF32);
+}
+
 Array hidden_value(Activation activation, const Array& a, const Array* g, DType hidden) {
   if (detail::shapes_only()) return Array::unwritten(hidden, a.shape());
   Array out = Array::unwritten(DType::kF32, a.shape());
@@ -77,12 +86,12 @@ Array hidden_value(Activation activation, const Array& a, const Array* g, DType 
       to[i] = gates == nullptr ? value : value * gates[i];
     }
   });
-  return hidden == DType::kF32 ? out : converted(out, hidden);
+  return of_type(out, hidden);
 }
 
 HiddenCotangents hidden_cotangents(Activation activation, const Array& ct, const Array& a,
                                    const Array* g) {
-  const Array wide = ct.dtype() == DType::kF32 ? ct : converted(ct, DType::kF32);
+  const Array wide = of_type(ct, DType::kF32);
   const std::span<const float> from = a.elements<float>(), cts = wide.elements<float>();
   HiddenCotangents out;
   out.a = Array::unwritten(DType::kF32, a.shape());

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elementwise part of a layer, on one device's arrays. All in f32.
+// The arithmetic of a layer's steps, on one device's arrays. All in f32.
 #pragma once
 
 #include "dsl/array.h"
 #include "sharding/layer_steps.h"
 
 namespace kref {
+
+// x, rounded once where it is of another element type.
+Array of_type(const Array& x, DType dtype);
+
+// x y, either stored transposed, in F32: the product of a step. Operands of two types are widened,
+// which changes no product.
+Array layer_product(const LayerStep& step, const Array& x, const Array& y);
 
 // act(a), or act(a) * g where g is not null, rounded once to `hidden`; a and g are F32 of one
 // shape.

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <set>
 
-#include "kernels/matmul.h"
 #include "sharding/layer_math.h"
 #include "sharding/local_math.h"
 
@@ -121,7 +120,7 @@ class Runner {
         return;
       case Kind::kHiddenCotangent: {
         // ct.h was summed in F32.
-        const Array ct = as(in, options_.hidden_dtype.value_or(dtype_));
+        const Array ct = of_type(in, options_.hidden_dtype.value_or(dtype_));
         HiddenCotangents cts =
             hidden_cotangents(options_.activation, ct, arrays_.at(step.in[1]), gate(step, 2));
         arrays_["ct.a"] = std::move(cts.a);
@@ -129,7 +128,7 @@ class Runner {
         return;
       }
       case Kind::kRound:
-        arrays_[step.out] = as(in, dtype_);
+        arrays_[step.out] = of_type(in, dtype_);
         return;
       case Kind::kDrop:
         arrays_.erase(step.in[0]);
@@ -137,19 +136,12 @@ class Runner {
     }
   }
 
-  static Array as(const Array& x, DType dtype) {
-    return x.dtype() == dtype ? x : converted(x, dtype);
-  }
   const Array* gate(const LayerStep& step, std::size_t i) const {
     return step.in.size() > i ? &arrays_.at(step.in[i]) : nullptr;
   }
 
-  // In F32. Operands of two types are widened, which changes no product.
   Array product(const LayerStep& step) const {
-    const Array &x = arrays_.at(step.in[0]), &y = arrays_.at(step.in[1]);
-    const DType type = x.dtype() == y.dtype() ? x.dtype() : DType::kF32;
-    return matmul(as(x, type), as(y, type), {.trans_x = step.trans_x, .trans_y = step.trans_y},
-                  DType::kF32);
+    return layer_product(step, arrays_.at(step.in[0]), arrays_.at(step.in[1]));
   }
 
   void measure() {

@@ -14,6 +14,7 @@
 #include "sharding/shard_map.h"
 #include "sharding/sharded.h"
 #include "sharding/sharded_matmul.h"
+#include "sharding/typed_layer.h"
 #include "sharding/typed_shard_map.h"
 #include "sharding/value_collectives.h"
 #include "sharding/vjp.h"
