@@ -200,6 +200,18 @@ def attention(a):
         print(f"{group:<42}{kref / 1e9:>9.1f}{100 * kref / whole:>7.0f}%{raw:>8}{theirs:>10}", flush=True)
 
 
+def layers(a):
+    """Time of a layer on eight devices over that of the layer alone, whose kernels have every core."""
+    program = f"{a.build}/bench/bench_layers"
+    print(f"{'case':<44}{'8 devices':>12}{'alone':>12}{'ratio':>8}")
+    for group in dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program)):
+        if a.filter.removeprefix("layers").strip("/") not in group:
+            continue
+        rates, _ = run(program, f"^{group}/", a.repetitions, a.seconds)
+        ours, alone = (1 / statistics.median(rates[f"{group}/{who}"]) for who in ("kref", "alone"))
+        print(f"{group:<44}{1e3 * ours:>9.2f} ms{1e3 * alone:>9.2f} ms{ours / alone:>8.2f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
@@ -209,6 +221,8 @@ def main():
     a = parser.parse_args()
     if a.filter.split("/")[0] == "check":
         return judgements(a)
+    if a.filter.split("/")[0] == "layers":
+        return layers(a)
     if a.filter.split("/")[0] == "collectives":
         return collectives(a)
     if a.filter.split("/")[0] in ("attention", "attention_vjp", "decode"):

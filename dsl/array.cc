@@ -67,8 +67,11 @@ double Array::at(Index i) const {
 }
 
 void* Array::mutable_data() {
-  KREF_CHECK(own_ != nullptr || size() == 0 || detail::shapes_only(),
-             "array: its memory belongs to a file and is read-only");
+  if (own_ == nullptr && bytes() > 0 && !detail::shapes_only()) {
+    Array copy = unwritten(dtype(), shape());
+    std::memcpy(copy.own_, data(), bytes());
+    *this = std::move(copy);
+  }
   return own_;
 }
 

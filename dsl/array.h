@@ -110,7 +110,8 @@ class Array {
   operator ArrayRef() const { return view_; }
   // Keeps the bytes alive, for views of them.
   const std::shared_ptr<const void>& owner() const { return owner_; }
-  // For whoever made the array, before it is shared. Error when the bytes belong to a file.
+  // For whoever made the array, before it is shared. Bytes that are somebody else's (a file's, a
+  // collective's result that all devices have) are copied first: views from before see the old ones.
   void* mutable_data();
   MutableArrayRef mutable_ref();
   template <ElementType T>

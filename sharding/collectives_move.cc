@@ -88,6 +88,21 @@ Pending AllGather::start(Device& device, const Array& x, CallSite where) const {
   const Index run = product(x.shape(), a, x.rank());
   box.add(product(x.shape(), 0, a), run, run * p.group.size());
   box.add(run, 1, 1);
+  if (device.transport().has_common() && detail::made_in_parts(p)) {
+    auto exchange = detail::post(*this, device, p.group, x, where);
+    return detail::deferred([exchange = std::move(exchange), p = std::move(p), box, run] {
+      exchange->match();
+      const Index rank = p.group.rank;
+      const auto element = size_of(p.dtype);
+      const auto bytes = static_cast<std::size_t>(product(p.shape, 0, p.shape.size())) * element;
+      std::shared_ptr<void> memory = exchange->common(bytes);
+      Box own = box;
+      own.to_begin = rank * run;
+      copy_box(*exchange, rank, static_cast<std::byte*>(memory.get()), own, element);
+      exchange->wait(Exchange::End::kAll);
+      return detail::common_array(p, std::move(memory));
+    });
+  }
   return start_move(*this, device, x, std::move(p), where,
                     [box, run](Exchange& exchange, const ReplicaGroup& group, Array& out) {
                       for_each_member(group, [&](Index j) {

@@ -111,6 +111,21 @@ LoggedTransfer logged_transfer(const Op& op, const ReplicaGroup& group, const Ar
   return out;
 }
 
+// Whether members make a result that is the same on all of them in parts, one each, which all of
+// them wait for. That second meeting costs more than to make everything alone while that moves
+// fewer bytes of the others than 128 KiB.
+inline bool made_in_parts(const Prepared& p) {
+  const auto others = static_cast<std::size_t>(p.group.size() - 1);
+  if (others == 0 || shapes_only()) return false;
+  const Index elements = product(p.shape, 0, p.shape.size());
+  return static_cast<std::size_t>(elements) * size_of(p.dtype) >= (std::size_t{128} << 10) / others;
+}
+// Such a result in Exchange::common, once it is whole. It is nobody's own (Array::mutable_data).
+inline Array common_array(const Prepared& p, std::shared_ptr<void> memory) {
+  const void* const data = memory.get();
+  return Array(p.dtype, p.shape, std::move(memory), data);
+}
+
 // Posts x with what else must agree, as printed. `target`: memory of this device that the others
 // write, or none; it outlives the exchange.
 template <class Op>

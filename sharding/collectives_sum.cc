@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives that reduce. A large result is shared out: member i reduces chunk i of all
-// members' arrays and writes it to every member's result, so that each element is read once. A
-// small one is reduced by every member on its own: one meeting instead of two.
+// members' arrays, so that each element is read once, and writes it to the result that all have in
+// common, or else to that of every member. A small one is reduced by every member on its own: one
+// meeting instead of two.
 #include <algorithm>
 #include <cstring>
 
@@ -18,10 +19,6 @@ using detail::Part;
 using detail::Prepared;
 using detail::Sink;
 
-// A second meeting costs more than to reduce everything alone while that reads fewer bytes of the
-// others than this.
-constexpr std::size_t kShared = std::size_t{128} << 10;
-
 std::byte* bytes_of(Array& out) { return static_cast<std::byte*>(out.mutable_data()); }
 
 // Chunk c of n of the flattened array.
@@ -36,22 +33,37 @@ Part chunk_of(Index elements, Index n, Index c) {
 
 // A result in the making, as done() needs it.
 struct AllReduce {
-  ReplicaGroup group;
+  Prepared result;
   Folding reduction;
-  Array out;
+  Array out;                           // none where there will be a common one
   std::unique_ptr<Exchange> exchange;  // goes before `out`, to which the others may write
   Index elements = 0;
   Index only = -1;  // the one member that gets the result; -1: all do
-  bool shared = false;
+  bool common = false, shared = false;
 
   Array finish() {
     exchange->match();
+    if (common) return reduce_in_common();
     shared ? reduce_own_chunk() : reduce_everything();
     exchange->wait(shared ? Exchange::End::kAll : Exchange::End::kOwn);
     return std::move(out);
   }
 
  private:
+  const ReplicaGroup& group() const { return result.group; }
+
+  // What every member gets, a chunk by each.
+  Array reduce_in_common() {
+    const auto element = static_cast<Index>(size_of(result.dtype));
+    std::shared_ptr<void> memory = exchange->common(static_cast<std::size_t>(elements * element));
+    const Part part = chunk_of(elements, group().size(), group().rank);
+    Sink sink;
+    sink.out = static_cast<std::byte*>(memory.get()) + part.begin * element;
+    reduce(*exchange, group().size(), group().rank, reduction, part, sink);
+    exchange->wait(Exchange::End::kAll);
+    return detail::common_array(result, std::move(memory));
+  }
+
   Sink sink_at(Index begin) {
     Sink sink;
     sink.out = bytes_of(out) + static_cast<std::size_t>(begin) * size_of(out.dtype());
@@ -59,8 +71,8 @@ struct AllReduce {
   }
 
   void reduce_everything() {
-    if (only >= 0 && only != group.rank) return;
-    const Index n = group.size();
+    if (only >= 0 && only != group().rank) return;
+    const Index n = group().size();
     const Index chunks = reduction.order == SumOrder::kRing ? n : 1;
     for (Index c = 0; c < chunks; ++c) {
       const Part part = chunk_of(elements, chunks, c);
@@ -69,15 +81,15 @@ struct AllReduce {
   }
 
   void reduce_own_chunk() {
-    const Index n = group.size();
-    const Part part = chunk_of(elements, n, group.rank);
+    const Index n = group().size();
+    const Part part = chunk_of(elements, n, group().rank);
     const std::size_t begin = static_cast<std::size_t>(part.begin) * size_of(out.dtype());
-    const bool own = only < 0 || only == group.rank;
+    const bool own = only < 0 || only == group().rank;
     Sink sink;
     if (own) sink = sink_at(part.begin);
     std::vector<std::pair<Index, std::byte*>> others;  // their memory, or none that can be reached
     for (Index k = 1; k < n; ++k) {
-      const Index other = (group.rank + k) % n;
+      const Index other = (group().rank + k) % n;
       if (only < 0 || only == other) others.emplace_back(other, exchange->target(other));
     }
     sink.published = [&](std::size_t at, std::size_t bytes, const std::byte* data) {
@@ -89,7 +101,7 @@ struct AllReduce {
         }
       }
     };
-    reduce(*exchange, n, group.rank, reduction, part, sink);
+    reduce(*exchange, n, group().rank, reduction, part, sink);
   }
 };
 
@@ -102,12 +114,14 @@ Pending start_all_reduce(const Op& op, Device& device, const Array& x, const Fol
   work.elements = x.size();
   work.only = only;
   const bool gets = only < 0 || only == p.group.rank;
-  work.out = gets ? Array::unwritten(p.dtype, p.shape) : Array(p.dtype, p.shape);
-  const auto others = static_cast<std::size_t>(p.group.size() - 1);
-  work.shared = others > 0 && work.out.bytes() >= kShared / others;
+  work.common = only < 0 && device.transport().has_common() && detail::made_in_parts(p);
+  if (!work.common) {
+    work.out = gets ? Array::unwritten(p.dtype, p.shape) : Array(p.dtype, p.shape);
+    work.shared = detail::made_in_parts(p);
+  }
   work.exchange =
       detail::post(op, device, p.group, x, where, work.shared && gets ? &work.out : nullptr);
-  work.group = std::move(p.group);
+  work.result = std::move(p);
   return detail::deferred([work = std::move(work)]() mutable { return work.finish(); });
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding/layer_run.h"
 
+#include <algorithm>
+
 namespace kref {
 namespace {
 
@@ -91,6 +93,22 @@ auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& opt
                     .launch = options.launch},
                    body, where);
 }
+
+// The map of mlp_vjp: ct.x, ct.w_in, ct.w_out, and ct.w_gate where there is a gate.
+auto vjp_map(const Mesh& mesh, const Arguments& given, const LayerOptions& options,
+             std::vector<LayerMeter>* meters, CallSite where) {
+  const bool gate = std::ranges::find(given.names, "w_gate") != given.names.end();
+  check_arguments(given, mesh, options.plan, gate);
+  const Index rows =
+      given.arrays[0].view().extents[0] / block_count(layer_specs(options.plan).x[0], mesh);
+  KREF_CHECK(options.microbatches >= 1 && rows % options.microbatches == 0,
+             "mlp: ", options.microbatches, " microbatches of the ", rows,
+             " rows that a device has, expected a divisor");
+  std::vector<std::string> results{"ct.x", "ct.w_in", "ct.w_out"};
+  if (gate) results.emplace_back("ct.w_gate");
+  return layer_map(mesh, given, options, results, true, meters, where);
+}
+
 }  // namespace
 
 Array mlp(const Mesh& mesh, const LayerOperands& operands, const LayerOptions& options,
@@ -104,27 +122,27 @@ Sharded mlp_sharded(const Mesh& mesh, const LayerOperands& operands, const Layer
                     CallSite where) {
   const Arguments given(operands, nullptr);
   check_arguments(given, mesh, options.plan, operands.w_gate.has_value());
-  const auto f = layer_map(mesh, given, options, {"y"}, false, nullptr, where);
-  return operands.w_gate ? f.sharded(operands.x, operands.w_in, operands.w_out, *operands.w_gate)[0]
-                         : f.sharded(operands.x, operands.w_in, operands.w_out)[0];
+  return layer_map(mesh, given, options, {"y"}, false, nullptr, where)
+      .call_sharded(given.arrays)[0];
 }
 
 LayerCotangents mlp_vjp(const Mesh& mesh, const LayerOperands& operands, const ShardArgument& ct_y,
                         const LayerOptions& options, std::vector<LayerMeter>* meters,
                         CallSite where) {
   const Arguments given(operands, &ct_y);
-  const bool gate = operands.w_gate.has_value();
-  check_arguments(given, mesh, options.plan, gate);
-  const Index rows =
-      given.arrays[0].view().extents[0] / block_count(layer_specs(options.plan).x[0], mesh);
-  KREF_CHECK(options.microbatches >= 1 && rows % options.microbatches == 0,
-             "mlp: ", options.microbatches, " microbatches of the ", rows,
-             " rows that a device has, expected a divisor");
-  std::vector<std::string> results{"ct.x", "ct.w_in", "ct.w_out"};
-  if (gate) results.emplace_back("ct.w_gate");
-  std::vector<Array> made =
-      layer_map(mesh, given, options, results, true, meters, where).call(given.arrays);
-  return {made[0], made[1], made[2], gate ? made[3] : Array()};
+  std::vector<Array> made = vjp_map(mesh, given, options, meters, where).call(given.arrays);
+  return {made[0], made[1], made[2], made.size() > 3 ? made[3] : Array()};
+}
+
+LayerShardedCotangents mlp_vjp_sharded(const Mesh& mesh, const LayerOperands& operands,
+                                       const ShardArgument& ct_y, const LayerOptions& options,
+                                       CallSite where) {
+  const Arguments given(operands, &ct_y);
+  std::vector<Sharded> made =
+      vjp_map(mesh, given, options, nullptr, where).call_sharded(given.arrays);
+  LayerShardedCotangents out{made[0], made[1], made[2]};
+  if (made.size() > 3) out.w_gate = made[3];
+  return out;
 }
 
 }  // namespace kref

@@ -74,5 +74,13 @@ struct LayerCotangents {
 LayerCotangents mlp_vjp(const Mesh& mesh, const LayerOperands& operands, const ShardArgument& ct_y,
                         const LayerOptions& options, std::vector<LayerMeter>* meters = nullptr,
                         CallSite where = CallSite::here());
+// The same, and the cotangents stay on the mesh, placed as their arrays.
+struct LayerShardedCotangents {
+  Sharded x, w_in, w_out;
+  std::optional<Sharded> w_gate = {};
+};
+LayerShardedCotangents mlp_vjp_sharded(const Mesh& mesh, const LayerOperands& operands,
+                                       const ShardArgument& ct_y, const LayerOptions& options,
+                                       CallSite where = CallSite::here());
 
 }  // namespace kref

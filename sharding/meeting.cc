@@ -99,6 +99,12 @@ void Meeting::put(Index rank, std::size_t begin, std::size_t bytes, const std::b
 
 std::byte* Meeting::target(Index rank) { return static_cast<std::byte*>(of(rank).target); }
 
+std::shared_ptr<void> Meeting::common(std::size_t bytes) {
+  KREF_DCHECK(slot_->complete);
+  std::call_once(slot_->common_once, [&] { slot_->common = allocate(bytes); });
+  return slot_->common;
+}
+
 // From here on this device writes to nobody's target.
 void Meeting::exit_copying() {
   if (!std::exchange(copying_, false)) return;

@@ -62,6 +62,8 @@ struct Slot {
   // member's target is gone, so that nobody may enter any more.
   std::atomic<int> inside{0};
   std::atomic<bool> closed{false};
+  std::once_flag common_once;
+  std::shared_ptr<void> common;  // none before a member asks for it
 };
 
 class Rendezvous;
@@ -72,6 +74,7 @@ struct Party : Transport {
   enum class State { kRunning, kWaiting, kReturned, kThrew, kStopped };
 
   std::unique_ptr<Exchange> post(Offer offer) override;
+  bool has_common() const override { return true; }
   bool ended() const { return state != State::kRunning && state != State::kWaiting; }
 
   Rendezvous* launch = nullptr;
@@ -182,6 +185,7 @@ class Meeting : public Exchange {
                         std::byte* scratch) override;
   void put(Index rank, std::size_t begin, std::size_t bytes, const std::byte* from) override;
   std::byte* target(Index rank) override;
+  std::shared_ptr<void> common(std::size_t bytes) override;
   void wait(End end) override;
 
   const Offer& offer() const { return slot_->offers[rank_]; }

@@ -21,6 +21,7 @@ class Terms : public Exchange {
   }
   void put(Index, std::size_t, std::size_t, const std::byte*) override {}
   std::byte* target(Index) override { return nullptr; }
+  std::shared_ptr<void> common(std::size_t) override { return nullptr; }
   void wait(End) override {}
 
  private:

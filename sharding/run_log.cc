@@ -26,6 +26,7 @@ class LoggedExchange : public Exchange {
     exchange_->put(rank, begin, bytes, from);
   }
   std::byte* target(Index rank) override { return exchange_->target(rank); }
+  std::shared_ptr<void> common(std::size_t bytes) override { return exchange_->common(bytes); }
   void wait(End end) override {
     exchange_->wait(end);
     log_.await(start_);

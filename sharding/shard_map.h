@@ -179,7 +179,10 @@ class ShardMap {
   template <class... Arguments>
   std::vector<Sharded> sharded(const Arguments&... arguments) const {
     const std::array<ShardArgument, sizeof...(Arguments)> all{ShardArgument(arguments)...};
-    return core_.run_sharded(all, erased());
+    return call_sharded(all);
+  }
+  std::vector<Sharded> call_sharded(std::span<const ShardArgument> arguments) const {
+    return core_.run_sharded(arguments, erased());
   }
 
  private:

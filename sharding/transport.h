@@ -55,6 +55,12 @@ class Exchange {
   // The memory itself of put()'s target where it can be reached, else nullptr: then put() serves.
   virtual std::byte* target(Index rank) = 0;
 
+  // Memory of so many bytes that all members of the exchange have in common: each of them gets the
+  // same, writes what no other member writes, and may read all of it after wait(End::kAll), as long
+  // as it holds it. After match; all members ask for as many bytes. Only where the transport
+  // has_common().
+  virtual std::shared_ptr<void> common(std::size_t bytes) = 0;
+
   // Ends this device's part. all: blocks until every member has come here, so that the target holds
   // what the others wrote. Not all: returns at once, for exchanges that only read, since an offer's
   // data is held for the others.
@@ -70,6 +76,10 @@ class Transport {
   // Tells the group what this device brings; does not block. The k-th offer of a device to the
   // group of these axes meets the k-th of every other member. A group of one meets itself.
   virtual std::unique_ptr<Exchange> post(Offer offer) = 0;
+
+  // Whether devices have memory in common: a result that is the same on all of them is then made
+  // once.
+  virtual bool has_common() const = 0;
 };
 
 }  // namespace kref

@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-MATMUL, CHECK, COLLECTIVES, ATTENTION, GRID = sys.argv[1:6]
+MATMUL, CHECK, COLLECTIVES, ATTENTION, GRID, LAYERS = sys.argv[1:7]
 
 
 def run(program, pattern, *more):
@@ -103,6 +103,11 @@ class BenchTest(unittest.TestCase):
             calls = min(500, max(2, (128 << 20) // int(size)))
             self.assertAlmostEqual(b["bytes"] * b["real_time"] * 1e-9 / (calls * int(size) * int(devices[:-1])), 1, delta=0.02,
                                    msg=b["name"])
+
+    def test_layers(self):
+        """Each strategy's results are compared with those of the layer alone before they are timed."""
+        rows, _ = run(LAYERS, "/16x32x64/", "--benchmark_min_time=0.001")
+        self.assertEqual(len(rows), 2 * 4 * 2)
 
 
 if __name__ == "__main__":

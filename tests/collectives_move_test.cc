@@ -242,5 +242,29 @@ TEST_CASE("a result shares no memory with the operand of another device") {
   for (const Array& r : results) CHECK(r.at(0) == 1);
 }
 
+TEST_CASE("a result that is made once for all devices is each one's own to change") {
+  const Mesh mesh({{"X", 3}});
+  const Index shape[] = {1 << 14};  // large enough to be made in parts
+  launch(mesh, [&](Device& device) {
+    Array x(DType::kF32, shape);
+    for (float& v : x.mutable_elements<float>()) v = static_cast<float>(device.index() + 1);
+    Array sum = psum(device, x, "X");
+    Array all = all_gather(device, x, "X", {.tiled = true});
+    const Array before = sum;
+    for (float& v : sum.mutable_elements<float>()) v += static_cast<float>(device.index());
+    all.mutable_elements<float>()[0] = static_cast<float>(device.index());
+    psum(device, Array(DType::kF32, std::span<const Index>()), "X");  // all have written
+    bool right = true;
+    for (const float v : sum.elements<float>())
+      right = right && v == 6.0f + static_cast<float>(device.index());
+    for (const float v : before.elements<float>()) right = right && v == 6;
+    for (Index i = 1; i < all.size(); ++i)
+      right = right && all.at(i) == static_cast<double>(i / shape[0] + 1);
+    if (!right || all.at(0) != static_cast<double>(device.index())) {
+      throw Error("another device's change is seen");
+    }
+  });
+}
+
 }  // namespace
 }  // namespace kref

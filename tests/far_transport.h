@@ -40,6 +40,7 @@ class FarExchange : public Exchange {
   }
 
   std::byte* target(Index) override { return nullptr; }
+  std::shared_ptr<void> common(std::size_t) override { return nullptr; }
   void wait(End end) override { near_->wait(end); }
 
  private:
@@ -53,6 +54,7 @@ class FarTransport : public Transport {
   std::unique_ptr<Exchange> post(Offer offer) override {
     return std::make_unique<FarExchange>(near_.post(std::move(offer)), traffic_);
   }
+  bool has_common() const override { return false; }
 
  private:
   Transport& near_;
