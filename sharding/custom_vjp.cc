@@ -105,6 +105,14 @@ Value with_cotangents(const Value& y, std::span<const Value> arguments,
                        extents_of(y), y.state(), where);
 }
 
+Value device_call_as(const std::string& name, const std::vector<Value>& inputs, DType dtype,
+                     const std::vector<Index>& shape, ValueState state, DeviceFunction run,
+                     CallSite where) {
+  return inputs[0].graph().add(
+      std::make_shared<DeviceCallPrimitive>(name, dtype, shape, std::move(run)), inputs, dtype,
+      shape, std::move(state), where);
+}
+
 }  // namespace detail
 
 Value device_call(const std::string& name, const std::vector<Value>& inputs, DType dtype,
@@ -114,9 +122,8 @@ Value device_call(const std::string& name, const std::vector<Value>& inputs, DTy
   const detail::Promoted all = detail::promoted(name, inputs, where);
   ValueState state =
       detail::result_state(Arithmetic::kNonlinear, name, all.states, inputs[0].graph());
-  return inputs[0].graph().add(
-      std::make_shared<detail::DeviceCallPrimitive>(name, dtype, shape, std::move(run)),
-      all.operands, dtype, shape, std::move(state), where);
+  return detail::device_call_as(name, all.operands, dtype, shape, std::move(state), std::move(run),
+                                where);
 }
 
 Array MegatronF::fwd(Device&, const Array& x) const { return x; }

@@ -71,6 +71,14 @@ Value device_call(const std::string& name, const std::vector<Value>& inputs, DTy
                   const std::vector<Index>& shape, DeviceFunction run,
                   CallSite where = CallSite::here());
 
+namespace detail {
+// The same with the inputs as they are, and a result in the state that the caller vouches for:
+// `run` may exchange.
+Value device_call_as(const std::string& name, const std::vector<Value>& inputs, DType dtype,
+                     const std::vector<Index>& shape, ValueState state, DeviceFunction run,
+                     CallSite where);
+}  // namespace detail
+
 // Megatron's f and g, which bracket a layer whose weights are split: f copies its input forward and
 // sums the cotangents backward; g sums forward and copies backward. On devices:
 //   f.fwd, f.bwd take and give arrays; saved is nothing.

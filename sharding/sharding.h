@@ -15,6 +15,7 @@
 #include "sharding/sharded.h"
 #include "sharding/sharded_matmul.h"
 #include "sharding/typed_layer.h"
+#include "sharding/typed_ring.h"
 #include "sharding/typed_shard_map.h"
 #include "sharding/value_collectives.h"
 #include "sharding/vjp.h"
