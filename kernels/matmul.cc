@@ -19,13 +19,8 @@ void check_types(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
              " has no product");
   KREF_CHECK(y.dtype == x.dtype, "matmul: y is ", to_string(y),
              ", expected the element type of x, ", name_of(x.dtype));
-  if (is_float(x.dtype)) {
-    KREF_CHECK(is_float(z.dtype), "matmul: z is ", to_string(z),
-               ", expected a float type for x of ", name_of(x.dtype));
-  } else {
-    KREF_CHECK(z.dtype == DType::kI32, "matmul: z is ", to_string(z), ", expected I32 for x of ",
-               name_of(x.dtype));
-  }
+  KREF_CHECK(stores_product(x.dtype, z.dtype), "matmul: z is ", to_string(z), ", expected ",
+             product_types(x.dtype), " for x of ", name_of(x.dtype));
   KREF_CHECK(o.precision == Precision::kF32 || x.dtype == DType::kF32,
              "matmul: precision applies to F32 operands, x is ", name_of(x.dtype));
 }
@@ -170,14 +165,18 @@ MatmulTile default_matmul_tile([[maybe_unused]] DType type, Index m, Index n, In
           std::min(t.k, at_least_one(k))};
 }
 
+void check_tile(const MatmulTile& t, const char* context) {
+  KREF_CHECK(t == MatmulTile{} || (t.m > 0 && t.n > 0 && t.k > 0), context, "tile is [", t.m, ", ",
+             t.n, ", ", t.k, "], expected three positive sizes");
+}
+
 void matmul(const ArrayRef& x, const ArrayRef& y, const MutableArrayRef& z,
             const MatmulOptions& options) {
   check_types(x, y, z, options);
   const MatmulSizes s = check_shapes(x, y, z, options);
+  check_tile(options.tile);
   MatmulOptions o = options;
   if (o.tile == MatmulTile{}) o.tile = default_matmul_tile(x.dtype, s.m, s.n, s.k);
-  KREF_CHECK(o.tile.m > 0 && o.tile.n > 0 && o.tile.k > 0, "matmul: tile is [", o.tile.m, ", ",
-             o.tile.n, ", ", o.tile.k, "], expected three positive sizes");
   tell(x, z, s, options);
   if (z.size() == 0 || detail::shapes_only()) return;
   const MeterScope unmetered(nullptr);

@@ -35,6 +35,16 @@ struct MatmulSizes {
 MatmulSizes matmul_sizes(const ArrayRef& x, const ArrayRef& y, bool trans_x, bool trans_y,
                          const char* context = "matmul: ", const char* prefix = "");
 
+// What a product of operands of `in` may be stored as: any float type for floats, else I32; and
+// that in words, for messages: "a float type", "I32".
+constexpr bool stores_product(DType in, DType out) {
+  return is_float(in) ? is_float(out) : out == DType::kI32;
+}
+constexpr const char* product_types(DType in) { return is_float(in) ? "a float type" : "I32"; }
+
+// Refuses a tile that is neither all zero nor positive; the text begins with `context`.
+void check_tile(const MatmulTile& tile, const char* context = "matmul: ");
+
 // z [*B, M, N] = x [*B, M, K] y [*B, K, N], or y [K, N] for the whole batch. x and y have one
 // element type: any float, s8 or u8. z is any float for float operands and s32 for integers. Sums
 // run along k ascending in f32 (f64 for f64, wrapping s32 for integers) as dot_add says, and are

@@ -115,12 +115,9 @@ namespace {
 // it would not see the type.
 void check_options(DType in, const ShardedMatmulOptions& options) {
   const DType z = detail::matmul_result_type(in, options.out_dtype);
-  KREF_CHECK(is_float(in) ? is_float(z) : z == DType::kI32, "sharded_matmul: out_dtype is ",
-             name_of(z), ", expected ", is_float(in) ? "a float type" : "I32", " for operands of ",
-             name_of(in));
-  const MatmulTile& t = options.tile;
-  KREF_CHECK(t == MatmulTile{} || (t.m > 0 && t.n > 0 && t.k > 0), "sharded_matmul: tile is [", t.m,
-             ", ", t.n, ", ", t.k, "], expected three positive sizes");
+  KREF_CHECK(stores_product(in, z), "sharded_matmul: out_dtype is ", name_of(z), ", expected ",
+             product_types(in), " for operands of ", name_of(in));
+  check_tile(options.tile, "sharded_matmul: ");
 }
 
 // The shard_map of one product.
