@@ -90,14 +90,20 @@ void check_spec(const OutSpec& out, std::span<const Index> shape, const Mesh& me
                 std::string_view operand) {
   check_spec(out.spec, shape, mesh, operand);
   const std::string subject = detail::cat(std::string(operand), ": spec ", to_string(out));
-  for (std::size_t u = 0; u < out.unreduced.size(); ++u) {
-    const std::string& axis = out.unreduced[u];
-    KREF_CHECK(mesh.find(axis), subject, " has the unreduced axis '", abridged(axis),
+  detail::check_axis_set("unreduced", out.unreduced, out.spec, mesh, subject);
+}
+
+void detail::check_axis_set(const char* set, std::span<const std::string> axes,
+                            const PartitionSpec& spec, const Mesh& mesh,
+                            const std::string& subject) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::string& axis = axes[i];
+    KREF_CHECK(mesh.find(axis), subject, " has the ", set, " axis '", abridged(axis),
                "', which is not in the mesh ", to_string(mesh));
-    KREF_CHECK(!contains(std::span(out.unreduced).first(u), axis), subject,
-               " has the unreduced axis '", axis, "' twice");
-    KREF_CHECK(!out.spec.names(axis), subject, " has the axis '", axis,
-               "' both unreduced and splitting a dimension");
+    KREF_CHECK(!contains(axes.first(i), axis), subject, " has the ", set, " axis '", axis,
+               "' twice");
+    KREF_CHECK(!spec.names(axis), subject, " has the axis '", axis, "' both ", set,
+               " and splitting a dimension");
   }
 }
 

@@ -93,6 +93,13 @@ void check_spec(const PartitionSpec& spec, std::span<const Index> shape, const M
 void check_spec(const OutSpec& spec, std::span<const Index> shape, const Mesh& mesh,
                 std::string_view operand);
 
+namespace detail {
+// Refuses axes beside those of a spec ("unreduced", "reduced"): one that the mesh lacks, one twice,
+// one that splits a dimension too. `subject` begins the message.
+void check_axis_set(const char* set, std::span<const std::string> axes, const PartitionSpec& spec,
+                    const Mesh& mesh, const std::string& subject);
+}  // namespace detail
+
 // What follows holds for specs that check_spec passed.
 
 // Into how many blocks these axes cut a dimension: the product of their sizes.

@@ -46,14 +46,8 @@ void check_placement(const Placement& placement, std::span<const Index> shape, c
   const std::string subject = detail::cat(std::string(operand), ": spec ", to_string(placement));
   KREF_CHECK(placement.kind == UnreducedKind::kSum || !placement.unreduced.empty(), subject,
              " has an unreduced_kind, but no unreduced axis");
-  for (std::size_t r = 0; r < placement.reduced.size(); ++r) {
-    const std::string& axis = placement.reduced[r];
-    KREF_CHECK(mesh.find(axis), subject, " has the reduced axis '", abridged(axis),
-               "', which is not in the mesh ", to_string(mesh));
-    KREF_CHECK(!contains(std::span(placement.reduced).first(r), axis), subject,
-               " has the reduced axis '", axis, "' twice");
-    KREF_CHECK(!placement.spec.names(axis), subject, " has the axis '", axis,
-               "' both reduced and splitting a dimension");
+  detail::check_axis_set("reduced", placement.reduced, placement.spec, mesh, subject);
+  for (const std::string& axis : placement.reduced) {
     KREF_CHECK(!contains(placement.unreduced, axis), subject, " has the axis '", axis,
                "' both unreduced and reduced: they cannot overlap");
   }
