@@ -35,6 +35,7 @@
 // along a parallel axis is not "first on this thread"; a Ref ends with its step.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string_view>
 
@@ -64,6 +65,11 @@ class Grid {
   // on a parallel axis after a sequential one, on more than 16 axes, and after run.
   Axis parallel(std::string_view name, Index size);
   Axis sequential(std::string_view name, Index size);
+  // A quotient of floats would be cut off without a word: cdiv(n, block).
+  template <std::floating_point F>
+  Axis parallel(std::string_view name, F size) = delete;
+  template <std::floating_point F>
+  Axis sequential(std::string_view name, F size) = delete;
 
   // A batch of that many: an axis in front of all others that no index map or body sees. Error as
   // for axes, and after one. Dimensions of a batch count towards the rank 6 of an array.

@@ -70,6 +70,8 @@ constexpr Index checked_product(const char* who, const Index* extents, std::size
 // Throws the Error of Ref::block.
 [[noreturn]] void refuse_block(const void* view, std::size_t dimension, Index start, Index size,
                                Index extent);
+[[noreturn]] void refuse_element(const void* view, const Index* at, const Index* extents,
+                                 std::size_t rank);
 
 // Strides, in elements, of a dense row-major array. Error as checked_product.
 constexpr void dense_strides(const char* who, const Index* extents, std::size_t rank,
@@ -140,7 +142,8 @@ class Ref {
     return true;
   }
 
-  // The element at R indices; bounds are checked in debug builds.
+  // The element at R indices. Debug builds check the bounds: Error, in a body with its operand and
+  // step. Release builds do not; what a view is used for as a whole is always checked.
   template <class... I>
   requires(sizeof...(I) == R && (std::is_convertible_v<I, Index> && ...)) constexpr T& operator()(
       I... index) const {
@@ -150,7 +153,10 @@ class Ref {
   constexpr T& operator[](const Shape<R>& at) const {
     Index offset = 0;
     for (std::size_t d = 0; d < R; ++d) {
-      KREF_DCHECK(at[d] >= 0 && at[d] < extents_[d]);
+#ifndef NDEBUG
+      if (at[d] < 0 || at[d] >= extents_[d]) [[unlikely]]
+        detail::refuse_element(data_, at.data(), extents_.data(), R);
+#endif
       offset += at[d] * strides_[d];
     }
     return data_[offset];

@@ -37,6 +37,12 @@ void refuse_block(const void* view, std::size_t dimension, Index start, Index si
                     view);
 }
 
+void refuse_element(const void* view, const Index* at, const Index* extents, std::size_t rank) {
+  throw OutsideView(cat("element ", shape_string({at, rank}), " is asked for, the extents are ",
+                        shape_string({extents, rank})),
+                    view);
+}
+
 void reshaped_strides(const Index* extents, const Index* strides, std::size_t rank,
                       const Index* new_extents, std::size_t new_rank, Index* new_strides) {
   const std::string what = cat("Ref::reshape: ", shape_string({extents, rank}), " to ",

@@ -170,6 +170,10 @@ Cost price_decode_run(const Run& given, const MeshLinks& links) {
 
 Cost price_mlp_run(const Run& run, const MeshLinks& links) {
   const MlpRun mlp = read_mlp(run);
+  if (run.mesh && run.mesh->device_count() > 1 && mlp.layer.plan.strategy == LayerStrategy::kNone) {
+    refuse_run(run, "mesh ", to_string(*run.mesh), ", but strategy is none: every device would ",
+               "compute the whole layer; expected strategy dp, fsdp, tp or fsdp_tp");
+  }
   return price_layer(mlp.layer.plan, {.b = mlp.b, .d = mlp.d, .f = mlp.f}, links,
                      {.dtype = mlp.dtype, .forward = true, .backward = mlp.vjp});
 }

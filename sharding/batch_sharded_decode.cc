@@ -34,10 +34,13 @@ void check_blocks(Device& device, const AxisNames& axis_name, const DecodeBlocks
   KREF_CHECK(b.lengths.dtype() == DType::kI32 && b.lengths.rank() == 1 && b.lengths.size() == all,
              "batch_sharded_decode: lengths is ", to_string(b.lengths.ref()), ", expected I32[",
              all, "]: a length for each sequence of q, on every device");
-  for (Index i = 0; b.k_new && i < all; ++i) {
-    KREF_CHECK(b.lengths.elements<std::int32_t>()[static_cast<std::size_t>(i)] > 0,
-               "batch_sharded_decode: lengths[", i,
-               "] is not above 0 beside k_new: lengths count the new token");
+  // Here, where sequences have the caller's numbers.
+  for (Index i = 0; i < all; ++i) {
+    const Index length = b.lengths.elements<std::int32_t>()[static_cast<std::size_t>(i)];
+    KREF_CHECK(length >= 0 && length <= b.k_cache.extent(1), "batch_sharded_decode: lengths[", i,
+               "] is ", length, ", expected 0 to S = ", b.k_cache.extent(1));
+    KREF_CHECK(length > 0 || !b.k_new, "batch_sharded_decode: lengths[", i,
+               "] is 0 beside k_new: lengths count the new token");
   }
   for (const Array* cache : {&b.k_cache, &b.v_cache}) {
     KREF_CHECK(cache->extent(0) * n == all,

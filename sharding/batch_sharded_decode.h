@@ -64,8 +64,10 @@ struct BatchShardedDecodeOptions {
 //
 // Nothing is summed over devices: the numbers are those of one device, bit for bit. Along other
 // axes of the mesh heads may be sharded too (q P(None, ("Y", "Z")), caches P("Z", None, "Y")): a
-// device then attends with the heads of its own Y shard. Caches may belong to `device` (KvCache)
-// and go through heads_to_batch and batch_to_heads step by step instead.
+// device then attends with the heads of its own Y shard. With k_new the caches that come back are
+// new arrays; between steps they stay on the mesh as shard_map's .sharded(...) gives them. Or
+// caches belong to `device` (KvCache), and heads_to_batch and batch_to_heads stand before and
+// behind the attention.
 //
 // Error, naming operand, expected and found, where shapes or lengths do not fit, n does not divide
 // B, or k_new comes without v_new; a length of 0 beside k_new.

@@ -6,8 +6,9 @@
 //   strategy   x, y        w_in, w_gate   w_out      forward            backward
 //   none       -           -              -          -                  -
 //   dp         P(X)        -              -          -                  psum of each ct.w over X
-//   fsdp       P(X)        P(X)           P(-, X)    gather each w      gather each w, scatter each
-//   ct.w tp         P(-, Y)     P(-, Y)        P(Y)       gather x,          gather ct.y, gather x,
+//   fsdp       P(X)        P(X)           P(-, X)    gather each w      gather each w,
+//                                                                       scatter each ct.w
+//   tp         P(-, Y)     P(-, Y)        P(Y)       gather x,          gather ct.y, gather x,
 //                                                    scatter y          scatter ct.x
 //   fsdp_tp    P(X, Y)     P(X, Y)        P(Y, X)    both               both
 //   stationary P(-, (X,Y)) P(X, Y)        P(Y, X)    gather x over Y,   gather ct.y, psum ct.h over

@@ -203,8 +203,9 @@ MeshLinks lay_out(const Chip& chip, const Mesh& mesh, const std::optional<Slice>
                " has too many devices for any slice");
   }
   const Slice slice = given ? *given : default_slice(chip, sizes);
-  KREF_CHECK(slice.chip_count() == count, "mesh ", to_string(mesh), " needs ", count,
-             " chips a slice, slice ", shape_text(slice.shape), " has ", slice.chip_count());
+  KREF_CHECK(slice.chip_count() == count,
+             mesh.axes().empty() ? "a run without mesh" : "mesh " + to_string(mesh), " needs ",
+             count, " chips a slice, slice ", shape_text(slice.shape), " has ", slice.chip_count());
   Layout layout(slice.shape, sizes);
   KREF_CHECK(layout.find(), "mesh ", to_string(mesh), " does not fit on slice ",
              shape_text(slice.shape),
@@ -240,7 +241,11 @@ std::string to_string(const MeshLinks& links) {
         continue;
       }
       parts += detail::cat(one.wraps ? "a ring of " : "a line of ", one.size);
-      if (one.stride > 1) parts += detail::cat(" (every ", one.stride, "th chip)");
+      if (one.stride > 1)
+        parts += detail::cat(" (every ", one.stride,
+                             one.stride == 2   ? "nd chip)"
+                             : one.stride == 3 ? "rd chip)"
+                                               : "th chip)");
     }
     out += parts.empty() ? "nothing" : parts;
   }

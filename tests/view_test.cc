@@ -141,6 +141,23 @@ TEST_CASE("a grid names the operand that a view was to reach outside of") {
         "inside the extent 10");
 }
 
+TEST_CASE("an element outside is refused in debug builds, in a body with its operand and step") {
+#ifndef NDEBUG
+  Tensor<float, 2> x({4, 8}, 1.0f);
+  CHECK(refusal([&] { x.ref()(4, 7) = 2; }) == "element [4,7] is asked for, the extents are [4,8]");
+  Grid grid("g");
+  const Axis i = grid.parallel("i", 2);
+  const auto xb = grid.in("x", x.ref(), {.block = {2, 8}, .index = {i, 0}});
+  const std::string text = refusal([&] {
+    grid.run([&](const Step& s) {
+      if (s.index(i) == 1) static_cast<void>(s[xb](2, 0) + 1);
+    });
+  });
+  CHECK(says(text, "element [2,0] is asked for, the extents are [2,8]"));
+  CHECK(says(text, "'x'"));
+#endif
+}
+
 TEST_CASE("behaviour 53: strides 1 to 10 load and store, and stride 0 repeats an element") {
   const Tensor<float, 2> x({40, 6}, 2.0f);
   for (Index stride = 1; stride <= 10; ++stride) {
