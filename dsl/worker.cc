@@ -40,8 +40,9 @@ const Operand* holder(const Program& program, const OperandView* views, const vo
   for (std::size_t id = 0; id < program.operands.size(); ++id) {
     const Operand& o = program.operands[id];
     const OperandView& v = views[id];
-    if ((v.whole_ready && holds(v.whole, o.array.dtype, o.rank(), p)) ||
-        (v.inside_ready && holds(v.inside, o.array.dtype, o.rank(), p)))
+    const std::size_t rank = o.rank() - o.batches;  // views are without those dimensions
+    if ((v.whole_ready && holds(v.whole, o.array.dtype, rank, p)) ||
+        (v.inside_ready && holds(v.inside, o.array.dtype, rank, p)))
       return &o;
   }
   return nullptr;

@@ -136,6 +136,22 @@ TEST_CASE("what is the same for all of a batch is fetched once where its index s
   CHECK(z(3, 5) == 53.0f + 5.0f);
 }
 
+TEST_CASE("a view outside of a block names the operand, whatever dimensions batches have") {
+  const auto x = counted<float, 6>({2, 2, 3, 3, 1, 4});
+  Tensor<float, 2> z({2, 2}, 0.0f);
+  Grid grid("g");
+  const Batch a = grid.vmap("a", 2), b = grid.vmap("b", 2), c = grid.vmap("c", 3),
+              d = grid.vmap("d", 3);
+  const auto xb = grid.in("x", d(c(b(a(x)))), {.block = {1, 4}, .index = {0, 0}});
+  const auto zb = grid.scratch<float>("z", {2, 2});
+  const auto asked = [&](const Step& s) {
+    fill(s[zb], 0.0f);
+    copy(s[xb].at(0, ds(1, 4)), s[zb].at(0, ds()));
+  };
+  CHECK(says(refusal([&] { grid.run(asked); }),
+             "grid 'g': input 'x': step 0 (a=0, b=0, c=0, d=0): Ref::at: dimension 1: "));
+}
+
 TEST_CASE("a batch is refused where it does not fit") {
   Tensor<float, 2> x({3, 4}, 0.0f), z({3, 4}, 0.0f);
   Grid g("g");
