@@ -8,6 +8,7 @@
 
 #include "dsl/contents.h"
 #include "dsl/grid_run.h"
+#include "dsl/work_meter.h"
 #include "dsl/worker.h"
 
 namespace kref::detail {
@@ -227,6 +228,7 @@ class Checker {
 }  // namespace
 
 Trace check(const Program& program, Body body, const CheckOptions& options) {
+  const MeterScope unmetered(nullptr);
   return named(program, Checker(program, body, options).run());
 }
 

@@ -4,6 +4,7 @@
 #include "dsl/contents.h"
 #include "dsl/grid_run.h"
 #include "dsl/work.h"
+#include "dsl/work_meter.h"
 #include "dsl/worker.h"
 
 namespace kref::detail {
@@ -54,6 +55,7 @@ GridCost cost(const Program& program, const Body* body) {
   out.block_bytes += program.steps * bytes;
   tpu_bytes(program, out.vmem_bytes, out.smem_bytes);
   if (body == nullptr || program.steps == 0) return out;
+  const MeterScope unmetered(nullptr);
   const Contents contents = save(program);
   Work work;
   try {

@@ -4,7 +4,9 @@
 
 #include "dsl/grid.h"
 #include "kernels/kernels.h"
+#include "sharding/launch.h"
 #include "sharding/roofline.h"
+#include "sharding/run_log.h"
 
 namespace kref {
 namespace {
@@ -68,6 +70,33 @@ TEST_CASE("what is no product is priced by the vector units") {
   CHECK(r.compute == Approx(2 * 8192 / vector_rate(chip)));
   CHECK(r.hbm == Approx(2 * 4 * 8192 / chip.hbm_rate));
   CHECK(grid_roofline(chip, GridCost{}).upper() == 0);
+}
+
+TEST_CASE("a grid of a body's own is told by charge alone, however it is gone through") {
+  const Tensor<float, 2> x({8, 8}, 1.0f);
+  RunLog log;
+  launch(Mesh::parse("X=2"),
+         [&](Device& device) {
+           Tensor<float, 2> z({8, 8});
+           for (int how = 0; how < 3; ++how) {
+             Grid grid("own");
+             const Axis i = grid.parallel("i", 2);
+             const auto xb = grid.in("x", x, {.block = {4, 8}, .index = {i, 0}});
+             const auto yb = grid.in("y", x);
+             const auto zb = grid.out("z", z, {.block = {4, 8}, .index = {i, 0}});
+             const auto body = [&](const Step& s) { dot(s[xb], s[yb], s[zb]); };
+             if (how == 0) grid.run(body);
+             if (how == 1) grid.check(body);
+             if (how == 2) charge(device, "own", GridWork{grid.cost(body)});
+           }
+         },
+         {.log = &log});
+  for (const DeviceLog& device : log.devices) {
+    REQUIRE(device.events().size() == 1);
+    CHECK(device.events()[0].what == "own");
+    const auto& work = std::get<GridWork>(*device.events()[0].work);
+    CHECK(work.cost.product_flops == 2 * 8 * 8 * 8);
+  }
 }
 
 }  // namespace
