@@ -29,6 +29,16 @@ void check_blocks(const SequenceBlocks& b, Index slots, const DecodeOptions& opt
                  b.lengths.size() == b.q.extent(0),
              "sequence_sharded_decode: lengths is ", to_string(b.lengths.ref()), ", expected I32[",
              b.q.extent(0), "]: a length for each sequence of q");
+  // What is read of a cache goes by the sequences of q.
+  for (const Array* cache : {&b.k_cache, &b.v_cache}) {
+    KREF_CHECK(cache->extent(0) == b.q.extent(0),
+               "sequence_sharded_decode: ", cache == &b.k_cache ? "k_cache" : "v_cache", " is ",
+               to_string(cache->ref()), " with B = ", cache->extent(0),
+               ", expected the B = ", b.q.extent(0), " sequences of q");
+  }
+  // A device is told of no window that its own slots do not cut.
+  KREF_CHECK(options.window.left.value_or(0) >= 0, "sequence_sharded_decode: the left side of the ",
+             "window is ", options.window.left.value_or(0), ", expected 0 or more");
   for (Index i = 0; i < b.lengths.size(); ++i) {
     const Index length = length_of(b.lengths, i), least = b.k_new ? 1 : 0;
     KREF_CHECK(length >= least && length <= slots, "sequence_sharded_decode: lengths[", i, "] is ",

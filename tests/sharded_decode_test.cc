@@ -152,6 +152,16 @@ TEST_CASE("operands that do not fit are refused by name") {
   CHECK(says(told(wrong, false, true), "lengths is I32[3], expected I32[4]"));
   wrong.lengths = filled(DType::kI32, {4}, [](Index b) { return b == 2 ? 13.0 : 1.0; });
   CHECK(says(told(wrong, false, true), "lengths[2] is 13, expected 0 to S = 12"));
+  for (const bool of_k : {true, false}) {
+    wrong = good;
+    (of_k ? wrong.k : wrong.v) = of_k ? Decode({3, 6, 2, 2}, 3).k : Decode({3, 6, 2, 2}, 3).v;
+    CHECK(says(told(wrong, false, true),
+               of_k ? "k_cache is F32[3,6,2,5] with B = 3, expected the B = 4 sequences of q"
+                    : "v_cache is F32[3,6,2,3] with B = 3, expected the B = 4 sequences of q"));
+  }
+  wrong = good;
+  wrong.options.window.left = -1;
+  CHECK(says(told(wrong, false, true), "the left side of the window is -1, expected 0 or more"));
   CHECK(says(refusal([&] {
                with_token("k_new", good.k, good.k_new,
                           filled(DType::kI32, {4}, [](Index b) { return b == 1 ? 7.0 : 1.0; }));
