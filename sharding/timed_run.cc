@@ -57,7 +57,11 @@ double TimedRun::compute_seconds() const {
 }
 
 std::map<std::string, double> TimedRun::axis_seconds() const {
-  return by_axis(*this, [](const TimedTransfer& t) { return t.end - t.begin; });
+  // Each way is a link of its own.
+  auto out = by_axis(*this, [](const TimedTransfer& t) { return t.up ? t.end - t.begin : 0; });
+  const auto down = by_axis(*this, [](const auto& t) { return t.down ? t.end - t.begin : 0; });
+  for (const auto& [axis, seconds] : down) out[axis] = std::max(out[axis], seconds);
+  return out;
 }
 
 std::map<std::string, double> TimedRun::axis_bytes() const {

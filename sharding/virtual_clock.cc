@@ -66,7 +66,6 @@ class Player {
   // What a transfer needs beside what is told of it.
   struct Extra {
     bool sent = false;
-    bool up = true, down = true;
     std::size_t last_member = 0;  // rank whose coming made it ready
     std::size_t blocker = kNone;  // transfer that had the links, where it began later than ready
     double ready = 0;
@@ -138,19 +137,18 @@ class Player {
     transfer.started.resize(given.members.size());
     transfer.awaited.resize(given.members.size());
     transfer.taken.resize(given.members.size());
-    Extra extra;
     const std::vector<LinkAxis> axes = prices_.links_of(given);
     transfer.link = prices_.price(given, axes);
     transfer.sent_bytes = prices_.bytes(given.sent_bytes, given.dtype);
     if (!given.traffic) {
-      std::tie(extra.up, extra.down) = permute_ways(given.pairs, axes);
+      std::tie(transfer.up, transfer.down) = permute_ways(given.pairs, axes);
       for (const auto& [from, to] : given.pairs) {
         transfer.pairs.emplace_back(given.members[static_cast<std::size_t>(from)],
                                     given.members[static_cast<std::size_t>(to)]);
       }
     }
     out_.transfers.push_back(std::move(transfer));
-    extra_.push_back(extra);
+    extra_.emplace_back();
     waiting_.emplace_back();
   }
 
@@ -167,8 +165,8 @@ class Player {
         std::vector<Wire>& wires = devices_[static_cast<std::size_t>(member)].wires;
         for (const std::string& axis : transfer.axes) {
           const std::size_t at = 2 * mesh_.index(axis);
-          if (extra.up) f(wires[at]);
-          if (extra.down) f(wires[at + 1]);
+          if (transfer.up) f(wires[at]);
+          if (transfer.down) f(wires[at + 1]);
         }
       }
     };

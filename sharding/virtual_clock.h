@@ -50,7 +50,8 @@ struct TimedTransfer {
   std::vector<std::pair<Index, Index>> pairs = {};  // devices, of a permutation; else none
   // By rank: when it started it, when it came to done(), when it went on.
   std::vector<double> started = {}, awaited = {}, taken = {};
-  double begin = 0, end = 0;  // on the links
+  double begin = 0, end = 0;    // on the links
+  bool up = true, down = true;  // the ways along its axes that it goes
   LinkTime link = {};
   double sent_bytes = 0;  // by one member
 };

@@ -111,7 +111,10 @@ TEST_CASE("a link that is busy delays the next transfer, the other way is free")
   CHECK(busy.transfers[1].begin == busy.transfers[0].end);
   CHECK(busy.critical.size() == 2);
   CHECK(unbroken(busy));
-  CHECK(ns(timed(logged("X=16", two("X", 1, "X", -1)), "16").seconds()) == 1000);
+  CHECK(ns(busy.axis_seconds().at("X")) == 2000);
+  const TimedRun both = timed(logged("X=16", two("X", 1, "X", -1)), "16");
+  CHECK(ns(both.seconds()) == 1000);
+  CHECK(ns(both.axis_seconds().at("X")) == 1000);  // each way for as long
   // On a line what goes from one end to the other takes the links of the other way.
   CHECK(ns(timed(logged("X=4", two("X", 1, "X", -1)), "4").seconds()) == 2000);
   CHECK(ns(timed(logged("X=2,Y=2", two("X", 1, "Y", 1))).seconds()) == 1000);
