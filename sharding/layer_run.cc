@@ -62,7 +62,8 @@ class Runner {
       const auto makes = [&](const LayerStep& other) { return other.out == step.in[0]; };
       const auto begin = steps.begin() + static_cast<std::ptrdiff_t>(now),
                  end = steps.begin() + static_cast<std::ptrdiff_t>(i);
-      if (!arrays_.contains(step.in[0]) || std::any_of(begin, end, makes)) continue;
+      const bool made = arrays_.contains(step.in[0]) && !late_names_.contains(step.in[0]);
+      if (!made || std::any_of(begin, end, makes)) continue;
       started_.emplace(
           i, std::visit(
                  [&](const auto& op) { return op.start(device_, arrays_.at(step.in[0]), where_); },
@@ -161,6 +162,7 @@ class Runner {
   std::vector<std::size_t> late_;           // steps that were put off, in order
   std::set<std::string> late_names_;        // what they make
 };
+
 // Rows begin .. end - 1, which view `x`.
 Array rows_of(const Array& x, Index begin, Index end) {
   const auto row = static_cast<std::size_t>(x.extent(1)) * size_of(x.dtype());
