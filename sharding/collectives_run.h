@@ -120,6 +120,7 @@ inline bool made_in_parts(const Prepared& p) {
   const Index elements = product(p.shape, 0, p.shape.size());
   return static_cast<std::size_t>(elements) * size_of(p.dtype) >= (std::size_t{128} << 10) / others;
 }
+
 // Such a result in Exchange::common, once it is whole. It is nobody's own (Array::mutable_data).
 inline Array common_array(const Prepared& p, std::shared_ptr<void> memory) {
   const void* const data = memory.get();
