@@ -35,6 +35,12 @@ std::int32_t integer(const ArrayRef& a, Index i, Index j) {
   return static_cast<const std::int32_t*>(a.data)[i * a.strides[0] + j * a.strides[1]];
 }
 
+// A side of a window, at most what reaches all keys from every row: a fault is one more than it.
+std::optional<Index> side_of(const std::optional<Index>& side, const AttentionRun& run) {
+  if (!side) return std::nullopt;
+  return std::min(*side, run.queries + run.keys);
+}
+
 }  // namespace
 
 WrongAttention right_attention(const AttentionRun& run) {
@@ -43,7 +49,7 @@ WrongAttention right_attention(const AttentionRun& run) {
   out.run.options.p_dtype = options.p_dtype.value_or(DType::kF32);
   Sight& sight = out.sight;
   if (options.causal == Causal::kBottomRight) sight.offset = run.keys - run.queries;
-  sight.left = options.window.left, sight.right = options.window.right;
+  sight.left = side_of(options.window.left, run), sight.right = side_of(options.window.right, run);
   if (options.causal != Causal::kNone) sight.right = std::min<Index>(0, sight.right.value_or(0));
   return out;
 }
@@ -54,7 +60,7 @@ WrongAttention right_decode(const DecodeRun& decode, const reference::DecodeAsAt
   out.run.in.mask.reset();  // lengths and window
   out.run.in.kv_lengths = decode.in.lengths;
   out.sight.at_length = true;
-  out.sight.left = decode.options.window.left;
+  out.sight.left = side_of(decode.options.window.left, out.run);
   return out;
 }
 

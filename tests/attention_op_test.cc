@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "golden/judge.h"
+#include "golden/wrong_attention.h"
 
 namespace kref {
 namespace {
@@ -224,6 +225,17 @@ TEST_CASE("a wrong element is placed in its batch, head and q block") {
     CHECK(verdict.wrong == 1);
     CHECK(verdict.worst.step == "batch=1, iq=2, head=2, e=0, ik=0..2");
   }
+}
+
+TEST_CASE("a window that is as good as none has faults as one that reaches all keys") {
+  Run run;
+  run.origin = "test", run.op = "attention";
+  run.set = {{"scale", 1}, {"window", {std::numeric_limits<Index>::max(), 2}}};
+  run.in["q"] = Array(DType::kF32, std::vector<Index>{1, 1, 3, 2});
+  run.in["k"] = run.in["v"] = Array(DType::kF32, std::vector<Index>{1, 1, 5, 2});
+  const Sight sight = right_attention(read_attention(run)).sight;
+  CHECK(sight.left == 3 + 5);
+  CHECK(sight.right == 2);
 }
 
 TEST_CASE("scores past the range of f32 may become NaN") {

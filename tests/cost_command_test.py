@@ -160,6 +160,8 @@ class Cost(CommandTest):
         self.assertEqual(attention()["steps"][0]["flops"], flops)
         half = attention("--set", "causal=top_left")["steps"][0]["flops"]
         self.assertAlmostEqual(half / flops, 4097 / 8192)
+        unbounded = attention("--set", f"window=[{2**63 - 1},{2**63 - 1}]")
+        self.assertEqual(unbounded["steps"][0]["flops"], flops)
         shared = attention("--mesh", "X=4", "--in-spec", "q=None,X", "--in-spec", "k=None,X", "--in-spec", "v=None,X")
         self.assertEqual(shared["steps"][0]["flops"], flops / 4)
 
