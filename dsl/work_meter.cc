@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsl/work_meter.h"
 
+#include "dsl/check.h"
+
 namespace kref {
 namespace {
 thread_local WorkMeter* current = nullptr;
@@ -16,6 +18,16 @@ ShapesOnly::~ShapesOnly() { no_memory = before_; }
 namespace detail {
 WorkMeter* work_meter() { return current; }
 bool shapes_only() { return no_memory; }
+
+void need_elements(const char* who, const char* name, const void* data) {
+  KREF_CHECK(
+      data != nullptr || !no_memory, who, ": ", name,
+      " has no elements under ShapesOnly, but they are looked at; expected an array that was "
+      "made outside of it");
+}
+void need_memory(const char* who) {
+  KREF_CHECK(!no_memory, who, ": does not run on shapes alone; expected no ShapesOnly");
+}
 }  // namespace detail
 
 }  // namespace kref

@@ -50,7 +50,8 @@ class MeterScope {
 // While it lives, on the thread that made it and on the devices of what is launched there, arrays
 // have shape and element type, and no memory: products, attention, local arithmetic and collectives
 // check what they are given, meet, tell their meter, and touch no element. Large programs run so to
-// be priced. Grids run as ever: what a kernel of one's own computes needs memory.
+// be priced. Grids run as ever: what a kernel of one's own computes needs memory. Lengths are
+// looked at, and made outside; flash_attention_vjp and sequence_sharded_decode are refused.
 class ShapesOnly {
  public:
   explicit ShapesOnly(bool on = true);
@@ -66,6 +67,10 @@ namespace detail {
 // Of the calling thread.
 WorkMeter* work_meter();
 bool shapes_only();
+// Error where the elements of an array that `who` looks at are not there.
+void need_elements(const char* who, const char* name, const void* data);
+// Error under ShapesOnly.
+void need_memory(const char* who);
 }  // namespace detail
 
 }  // namespace kref

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "dsl/work_meter.h"
+
 namespace kref::detail {
 
 void check_shape(const char* who, const char* name, const ArrayRef& a,
@@ -36,6 +38,7 @@ void check_i32(const char* who, const char* name, const std::optional<ArrayRef>&
 void check_lengths(const char* who, const char* name, const std::optional<ArrayRef>& a,
                    Index batches, Index most) {
   check_i32(who, name, a, {batches});
+  if (a && batches > 0) need_elements(who, name, a->data);
   for (Index b = 0; a && b < batches; ++b) {
     const std::int32_t length = static_cast<const std::int32_t*>(a->data)[b];
     KREF_CHECK(length >= 0 && length <= most, who, ": ", name, '[', b, "] is ", length,

@@ -59,6 +59,7 @@ Sizes check_operands(const DecodeInputs& in, const MutableArrayRef& o,
   KREF_CHECK(in.lengths.dtype == DType::kI32, "decode_attention: lengths is ",
              to_string(in.lengths), ", expected I32");
   check_shape("lengths", in.lengths, {n.batches});
+  if (n.batches > 0) detail::need_elements("decode_attention", "lengths", in.lengths.data);
   KREF_CHECK(is_float(o.dtype), "decode_attention: o is ", to_string(o), ", expected a float type");
   check_shape("o", o, {n.batches, n.heads, n.width});
   if (lse) check_shape("lse", *lse, {n.batches, n.heads});

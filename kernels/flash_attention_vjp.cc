@@ -7,6 +7,7 @@
 
 #include "dsl/overlap.h"
 #include "dsl/threads.h"
+#include "dsl/work_meter.h"
 #include "kernels/attention_check.h"
 #include "kernels/attention_vjp_grid.h"
 #include "kernels/flash_attention_grid.h"
@@ -210,6 +211,7 @@ void backward(const AttentionInputs& in, const AttentionCotangents& ct,
               const std::optional<AttentionResiduals>& residuals,
               const AttentionGradientOutputs& out, const AttentionOptions& options,
               const AttentionTile& tile) {
+  detail::need_memory(kWho);
   Call c = checked(in, ct, residuals, out, options);
   AttentionSizes& n = c.n;
   const AttentionTile t =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "dsl/work_meter.h"
 #include "kernels/tile_ops.h"
 
 namespace kref {
@@ -113,13 +114,15 @@ Array with_token(const char* name, const Array& cache, const ArrayRef& token,
   check_operand("with_token", name, token, cache.dtype(),
                 {sequences, cache.extent(2), cache.extent(3)});
   check_operand("with_token", "lengths", lengths, DType::kI32, {sequences});
+  if (sequences > 0) detail::need_elements("with_token", "lengths", lengths.data);
   Array out = Array::unwritten(cache.dtype(), cache.shape());
-  if (cache.bytes() > 0) std::memcpy(out.mutable_data(), cache.data(), cache.bytes());
+  const bool copies = cache.bytes() > 0 && !detail::shapes_only();
+  if (copies) std::memcpy(out.mutable_data(), cache.data(), cache.bytes());
   for (Index b = 0; b < sequences; ++b) {
     const Index length = lengths.ref<const std::int32_t, 1>()(b);
     KREF_CHECK(length >= 0 && length <= slots, "with_token: the length of sequence ", b, " is ",
                length, ", expected 0 to S = ", slots);
-    if (length == 0) continue;
+    if (length == 0 || !copies) continue;
     detail::copy(at(token, {b}), at(out.mutable_ref(), {b, length - 1}));
   }
   return out;

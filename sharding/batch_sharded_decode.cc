@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding/batch_sharded_decode.h"
 
-#include <algorithm>
-
+#include "dsl/work_meter.h"
 #include "kernels/kv_cache.h"
 
 namespace kref {
@@ -16,11 +15,8 @@ void check_rank(const char* name, const Array& x, std::size_t rank) {
 // Lengths of the sequences that this device keeps.
 Array own_lengths(Device& device, const AxisNames& axis_name, const Array& lengths, Index own) {
   const Index first = device.axis_index(axis_name) * own;
-  const Index shape[] = {own};
-  Array out = Array::unwritten(DType::kI32, shape);
-  const auto all = lengths.elements<std::int32_t>();
-  std::copy_n(all.begin() + first, own, out.mutable_elements<std::int32_t>().begin());
-  return out;
+  return Array(DType::kI32, std::vector<Index>{own}, lengths.owner(),
+               static_cast<const std::int32_t*>(lengths.data()) + first);
 }
 
 void check_blocks(Device& device, const AxisNames& axis_name, const DecodeBlocks& b) {
@@ -34,6 +30,7 @@ void check_blocks(Device& device, const AxisNames& axis_name, const DecodeBlocks
   KREF_CHECK(b.lengths.dtype() == DType::kI32 && b.lengths.rank() == 1 && b.lengths.size() == all,
              "batch_sharded_decode: lengths is ", to_string(b.lengths.ref()), ", expected I32[",
              all, "]: a length for each sequence of q, on every device");
+  if (all > 0) detail::need_elements("batch_sharded_decode", "lengths", b.lengths.data());
   // Here, where sequences have the caller's numbers.
   for (Index i = 0; i < all; ++i) {
     const Index length = b.lengths.elements<std::int32_t>()[static_cast<std::size_t>(i)];

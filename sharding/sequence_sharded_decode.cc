@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/work_meter.h"
 #include "kernels/kv_cache.h"
 #include "kernels/tile_ops.h"
 
@@ -105,6 +106,7 @@ void attend_locally(const SequenceBlocks& in, const Array& k, const Array& v, In
 SequenceDecoded sequence_sharded_decode(Device& device, const AxisNames& axis_name,
                                         const SequenceBlocks& blocks, const DecodeOptions& options,
                                         std::optional<DType> out_dtype, CallSite where) {
+  detail::need_memory("sequence_sharded_decode");
   for (const Array* cache : {&blocks.k_cache, &blocks.v_cache}) {
     KREF_CHECK(cache->rank() == 4,
                "sequence_sharded_decode: ", cache == &blocks.k_cache ? "k_cache" : "v_cache",

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "sharding/batch_sharded_decode.h"
+#include "sharding/run_log.h"
 #include "sharding/sequence_sharded_decode.h"
 #include "sharding/shard_map.h"
 #include "tests/decode_steps.h"
@@ -184,6 +185,49 @@ TEST_CASE("operands that do not fit are refused by name") {
       "lengths[3] is 0 beside k_new"));
   CHECK(says(refusal([&] { with_token("k_new", good.k, good.v_new, good.lengths); }),
              "k_new is F32[4,2,3], expected F32[4,2,5]"));
+}
+
+TEST_CASE("a step on shapes alone needs its lengths and is priced, or refuses") {
+  const Decode whole({4, 6, 2, 2}, 3);
+  RunLog log;
+  const auto step = [&](const Array& lengths, bool by_slots) {
+    const auto none = [](std::vector<Index> shape) {
+      return Array(DType::kF32, shape, nullptr, nullptr);
+    };
+    const ShapesOnly shapes;
+    const Array q = none({4, 2, 5}), k = none({2, 6, 2, 5}), v = none({2, 6, 2, 3});
+    LaunchOptions options;
+    if (!by_slots) options.log = &log;
+    launch(
+        Mesh::parse("Z=2"),
+        [&](Device& device) {
+          if (by_slots) {
+            sequence_sharded_decode(device, "Z", {q, k, v, lengths}, whole.options);
+          } else {
+            const Array k_new = none({4, 1, 5}), v_new = none({4, 1, 3});
+            const DecodedBlocks out = batch_sharded_decode(
+                device, "Z", {q, k, v, lengths, k_new, v_new}, {.attention = whole.options});
+            CHECK(to_string(out.o.ref()) == "F32[4,2,3]");
+            CHECK(out.o.data() == nullptr);
+          }
+        },
+        options);
+  };
+  step(whole.lengths, false);
+  for (Index d = 0; d < 2; ++d) {
+    double keys = 0;
+    for (Index b = 2 * d; b < 2 * d + 2; ++b) keys += whole.lengths.at(b) / 2;
+    double told = 0;
+    for (const LogEvent& e : log.devices[static_cast<std::size_t>(d)].events()) {
+      if (e.work) told += std::get<AttentionWork>(*e.work).keys;
+    }
+    CHECK(told == keys);
+  }
+  CHECK(says(refusal([&] { step(whole.lengths, true); }), "does not run on shapes alone"));
+  const Array no_lengths(DType::kI32, std::vector<Index>{4}, nullptr, nullptr);
+  log = {};
+  CHECK(says(refusal([&] { step(no_lengths, false); }),
+             "batch_sharded_decode: lengths has no elements under ShapesOnly"));
 }
 
 }  // namespace
