@@ -7,6 +7,7 @@
 #include "dsl/overlap.h"
 #include "dsl/work_meter.h"
 #include "kernels/any_operand.h"
+#include "kernels/attention_check.h"
 #include "kernels/row_products.h"
 #include "kernels/softmax_finish.h"
 #include "kernels/tile_ops.h"
@@ -20,16 +21,7 @@ struct Sizes {
   Index batches, heads, groups, slots, depth, width, group;  // group: heads that share a key head
 };
 
-void check(bool fits, const char* name, const ArrayRef& a, std::initializer_list<Index> expected) {
-  KREF_CHECK(fits, "decode_attention: ", name, " is ", to_string(a), ", expected ",
-             shape_string({expected.begin(), expected.size()}));
-}
-void check_shape(const char* name, const ArrayRef& a, std::initializer_list<Index> expected) {
-  check(std::equal(a.shape().begin(), a.shape().end(), expected.begin(), expected.end()), name, a,
-        expected);
-  KREF_CHECK(a.strides[a.rank - 1] == 1 || a.extents[a.rank - 1] <= 1, "decode_attention: ", name,
-             " has stride ", a.strides[a.rank - 1], " in its last dimension, expected 1");
-}
+constexpr const char* kWho = "decode_attention";
 
 Sizes check_operands(const DecodeInputs& in, const MutableArrayRef& o,
                      const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
@@ -49,20 +41,20 @@ Sizes check_operands(const DecodeInputs& in, const MutableArrayRef& o,
           0};
   KREF_CHECK(is_float(in.q.dtype) && in.q.dtype != DType::kF64, "decode_attention: q is ",
              to_string(in.q), ", expected a float type other than F64");
-  check_shape("q", in.q, {n.batches, n.heads, n.depth});
-  check_shape("k_cache", in.k_cache, {n.batches, n.slots, n.groups, n.depth});
-  check_shape("v_cache", in.v_cache, {n.batches, n.slots, n.groups, n.width});
+  check_shape(kWho, "q", in.q, {n.batches, n.heads, n.depth});
+  check_shape(kWho, "k_cache", in.k_cache, {n.batches, n.slots, n.groups, n.depth});
+  check_shape(kWho, "v_cache", in.v_cache, {n.batches, n.slots, n.groups, n.width});
   KREF_CHECK(n.groups == 0 ? n.heads == 0 : n.heads % n.groups == 0,
              "decode_attention: H = ", n.heads, " heads of q are not a multiple of G = ", n.groups,
              " of k_cache");
   n.group = n.groups == 0 ? 0 : n.heads / n.groups;
   KREF_CHECK(in.lengths.dtype == DType::kI32, "decode_attention: lengths is ",
              to_string(in.lengths), ", expected I32");
-  check_shape("lengths", in.lengths, {n.batches});
-  if (n.batches > 0) detail::need_elements("decode_attention", "lengths", in.lengths.data);
+  check_shape(kWho, "lengths", in.lengths, {n.batches});
+  if (n.batches > 0) detail::need_elements(kWho, "lengths", in.lengths.data);
   KREF_CHECK(is_float(o.dtype), "decode_attention: o is ", to_string(o), ", expected a float type");
-  check_shape("o", o, {n.batches, n.heads, n.width});
-  if (lse) check_shape("lse", *lse, {n.batches, n.heads});
+  check_shape(kWho, "o", o, {n.batches, n.heads, n.width});
+  if (lse) check_shape(kWho, "lse", *lse, {n.batches, n.heads});
   for (const ArrayRef* a : {&in.q, &in.k_cache, &in.v_cache, &in.lengths}) {
     if (detail::shapes_only()) break;
     KREF_CHECK(!overlap(*a, o) && (!lse || !overlap(*a, MutableArrayRef(*lse))),
