@@ -22,6 +22,13 @@ double grown(double w, double log_w, double error) {
   return w > 0 ? std::min(w * std::expm1(error), kHuge) : std::min(std::exp(log_w + error), kHuge);
 }
 
+// The same of a weight that stays one: whatever its logit, a machine's weights lie in 0 .. 1.
+// Without this a row whose logits are all of about -1e9 (a padded one, masked by its bias) would
+// have no bound at all, since f32 knows such logits only to some 64.
+double moved_by(double w, double log_w, double error) {
+  return std::min(grown(w, log_w, error), std::max(w, 1 - w));
+}
+
 double of(const LogitErrors::Error& e, bool likely) { return likely ? e.likely : e.worst; }
 
 double sink_weight(const AttentionRow& row) {
@@ -93,12 +100,13 @@ AttentionVjpBounds::Shared AttentionVjpBounds::shared(const AttentionRow& row,
   Shared out;
   out.slack = likely ? 1 : 2;
   out.log_denominator = std::log(row.denominator);
-  double up = 0, down = 0, moved = 0, magnitude = 0, width_steps = 0;
+  double up = 0, down = 0, moved = 0, farthest = 0, magnitude = 0, width_steps = 0;
   const auto add = [&](double weight, double logit, double error, double away) {
-    const double more = grown(weight, logit - row.maximum - out.log_denominator, error);
-    up += more;
+    const double log_weight = logit - row.maximum - out.log_denominator;
+    up += grown(weight, log_weight, error);
     down += weight * std::exp(-error);
-    moved += more * away;
+    moved += moved_by(weight, log_weight, error) * away;
+    farthest = std::max(farthest, away);
   };
   for (std::size_t j = 0; j < row.keys.size(); ++j) {
     const AttentionRow::Key& key = row.keys[j];
@@ -115,7 +123,10 @@ AttentionVjpBounds::Shared AttentionVjpBounds::shared(const AttentionRow& row,
   const double logs = std::fabs(out.log_denominator);
   const double sizes = std::fabs(row.maximum) + logs + std::fabs(row.maximum + out.log_denominator);
   out.lse = std::log1p(up) + (steps + 8 + 2 * out.slack * sizes) * unit;
-  out.delta = std::min(moved / down, kHuge) + 2 * out.slack * unit * logs * delta +
+  // delta is a mean of the dp, whatever the weights; with weights exp(logit - lse), which need not
+  // add up to 1, it is as much too large as they are.
+  out.delta = (down > 0 ? std::min(moved / down, farthest) : farthest) +
+              std::min(out.lse, 1.0) * delta + 2 * out.slack * unit * logs * delta +
               (steps + width_steps + 8 * out.slack) * unit * magnitude;
   if (unit_roundoff(run_.primal.out_dtype) > unit) {
     for (std::size_t e = 0; e < row.o.size(); ++e) {
@@ -160,7 +171,7 @@ void AttentionVjpBounds::key_errors(const AttentionRow& row, const AttentionRowG
     (likely ? e.likely : e.worst) = std::min(value, kHuge);
   };
   const double log_weight = key.logit - row.maximum - s.log_denominator;
-  const double weight = grown(key.weight, log_weight, of(error, likely) + s.lse) +
+  const double weight = moved_by(key.weight, log_weight, of(error, likely) + s.lse) +
                         8 * s.slack * unit * key.weight + std::min(tiny, key.weight);
   put(out_.keys[j].weight, weight + half_narrow(key.weight + weight));
 
@@ -185,7 +196,7 @@ double AttentionVjpBounds::sink_error(const AttentionRow& row, const AttentionRo
   if (std::isinf(row.sink)) return 0;
   const double weight = sink_weight(row), unit = logits_.unit();
   const double log_weight = row.sink - row.maximum - s.log_denominator;
-  const double off = grown(weight, log_weight, of(logits_.sink(row), likely) + s.lse) +
+  const double off = moved_by(weight, log_weight, of(logits_.sink(row), likely) + s.lse) +
                      8 * s.slack * unit * weight + std::min(logits_.tiny(), weight);
   const double error = off * std::fabs(gradient.ct_lse - gradient.delta) +
                        (weight + off) * (s.delta + s.differences) +

@@ -5,11 +5,12 @@
 // delta, ds_j as in kernels/reference_attention_vjp.h:
 // - a weight, recomputed from lse: by the factor exp(d_j + L) - 1, L the error of lse:
 //       L = log sum w exp(d) + (steps(n) + 8) u + 2 u (|m| + |log l| + |lse|);
+//   by no more than what makes it 0 or 1, however little f32 knows of its logit;
 // - dp_j: (steps(E) + 2) u sum |do||v_j|;
 // - delta, as do . o or as sum w dp: the weights move it by
 //       sum w_j (exp(d_j) - 1) |dp_j - delta| / sum w exp(-d)
-//   (weights that were recomputed from lse do not add up to 1 by exp(L) - 1, but kernels that do so
-//   have delta from o); the sums by (steps(n) + steps(E) + 8) u sum_j w_j sum |do||v_j| and weights
+//   and no farther than to one of the dp_j; weights that were recomputed from lse and do not add up
+//   to 1 by another L |delta|; the sums by (steps(n) + steps(E) + 8) u sum_j w_j sum |do||v_j| and weights
 //   exp(s - m - log l) by 2 u |log l| |delta|; an o that was stored in out_dtype by half the
 //   distance of its neighbours times |do|;
 // - ds_j = w_j (dp_j - delta + dlse): the error of the weight times |dp_j - delta + dlse|, and the

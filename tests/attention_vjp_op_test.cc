@@ -250,6 +250,34 @@ TEST_CASE("a NaN that a row sees makes its gradients NaN, and no others") {
   }
 }
 
+// Rows of padding that a bias of -1e9 masks, with no cotangent: f32 knows their logits to some 64
+// only, and their weights are weights all the same.
+TEST_CASE("rows that a large negative bias masks leave gradients a bound") {
+  Run run = good("g003-gqa");
+  const Array &q = run.in.at("q"), &k = run.in.at("k");
+  const Index batches = q.extent(0), heads = q.extent(1), rows = q.extent(2), keys = k.extent(2);
+  Array bias(DType::kF32, std::vector<Index>{batches, 1, rows, keys});
+  Array ct = filled(DType::kF32, {batches, heads, rows, k.extent(3)}, 0.5);
+  for (Index i = 0; i < bias.size(); ++i) {
+    if (i / keys % rows < 2) bias.mutable_elements<float>()[static_cast<std::size_t>(i)] = -1e9f;
+  }
+  for (Index i = 0; i < ct.size(); ++i) {
+    if (i / ct.extent(3) % rows < 2) ct.mutable_elements<float>()[static_cast<std::size_t>(i)] = 0;
+  }
+  run.in["bias"] = bias, run.in["ct.o"] = ct;
+  run.out = vjp().compute(run);
+  REQUIRE(refusal(run) == "");
+  for (const Expectation& e : vjp().expect(run)) {
+    CAPTURE(e.output);
+    CHECK(judge(e, run.out.at(e.output)).ok());
+    const Array& right = run.out.at(e.output);
+    for (const double wrong : {std::nan(""), -7.0}) {
+      const std::vector<Index> shape(right.shape().begin(), right.shape().end());
+      CHECK(!judge(e, filled(right.dtype(), shape, wrong)).ok());
+    }
+  }
+}
+
 TEST_CASE("what may leave the range of f32 in a backward pass may be NaN") {
   Run run;
   run.origin = "test", run.op = "attention.vjp";
