@@ -2,22 +2,48 @@
 #include "kernels/attention_work.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 namespace kref {
 
+double visible_pairs(const AttentionOptions& options, Index queries, Index keys, Index rows,
+                     Index valid) {
+  if (rows <= 0 || valid <= 0) return 0;
+  // Floats, because position and side may add up to more than an Index holds.
+  constexpr double kNoEnd = std::numeric_limits<double>::infinity();
+  const double position = options.causal == Causal::kBottomRight
+                              ? static_cast<double>(keys) - static_cast<double>(queries)
+                              : 0;
+  double right = options.window.right ? static_cast<double>(*options.window.right) : kNoEnd;
+  if (options.causal != Causal::kNone) right = 0;
+  const double left = options.window.left ? static_cast<double>(*options.window.left) : kNoEnd;
+  // Row i sees the keys from i + first to before i + end, of those from 0 to before `most`.
+  const double first = position - left, end = position + right + 1;
+  const double most = static_cast<double>(valid), last_row = static_cast<double>(rows);
+  const auto seen = [&](double row) {
+    return std::clamp(row + end, 0.0, most) - std::clamp(row + first, 0.0, most);
+  };
+  // How many is linear in the row between those at which either end meets the first or last key.
+  std::array<double, 6> bends = {0, -end, most - end, -first, most - first, last_row};
+  for (double& bend : bends) bend = std::clamp(bend, 0.0, last_row);
+  std::sort(bends.begin(), bends.end());
+  double sum = 0;
+  for (std::size_t i = 0; i + 1 < bends.size(); ++i) {
+    const double count = bends[i + 1] - bends[i];
+    if (count > 0) sum += count * (seen(bends[i]) + seen(bends[i + 1] - 1)) / 2;
+  }
+  return sum;
+}
+
 double visible_share(const AttentionOptions& options, Index queries, Index keys) {
   if (queries == 0 || keys == 0) return 1;
-  double seen = 0;
-  const Index far = queries + keys;  // reaches all keys from every row
-  const std::optional<Index>&left = options.window.left, &right = options.window.right;
-  for (Index row = 0; row < queries; ++row) {
-    const Index at = row + (options.causal == Causal::kBottomRight ? keys - queries : 0);
-    Index first = 0, last = options.causal == Causal::kNone ? keys - 1 : at;
-    if (left) first = std::max(first, at - std::min(*left, far));
-    if (right) last = std::min(last, at + std::min(*right, far));
-    seen += static_cast<double>(std::max<Index>(0, std::min(last, keys - 1) - first + 1));
-  }
-  return seen / (static_cast<double>(queries) * static_cast<double>(keys));
+  return visible_pairs(options, queries, keys, queries, keys) /
+         (static_cast<double>(queries) * static_cast<double>(keys));
+}
+
+Index decode_keys(const Window& window, Index length) {
+  return window.left && *window.left < length ? *window.left + 1 : length;
 }
 
 }  // namespace kref

@@ -8,6 +8,7 @@
 #include "dsl/work_meter.h"
 #include "kernels/any_operand.h"
 #include "kernels/attention_check.h"
+#include "kernels/attention_work.h"
 #include "kernels/row_products.h"
 #include "kernels/softmax_finish.h"
 #include "kernels/tile_ops.h"
@@ -212,13 +213,15 @@ void merge_parts(const DecodeInputs& in, const MutableArrayRef& o,
   });
 }
 
-void tell(const DecodeInputs& in, const Sizes& n) {
+void tell(const DecodeInputs& in, const Sizes& n, const DecodeOptions& options) {
   WorkMeter* const meter = detail::work_meter();
   if (meter == nullptr) return;
   AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups, .queries = 1};
   work.depth = n.depth, work.width = n.width;
   const auto* lengths = static_cast<const std::int32_t*>(in.lengths.data);
-  for (Index b = 0; b < n.batches; ++b) work.keys += lengths[b];
+  for (Index b = 0; b < n.batches; ++b) {
+    work.keys += static_cast<double>(decode_keys(options.window, lengths[b]));
+  }
   if (n.batches > 0) work.keys /= static_cast<double>(n.batches);
   work.type = work.kv_type = in.q.dtype;
   meter->attention(work);
@@ -245,7 +248,7 @@ void decode_empty(const DecodeInputs& in, const MutableArrayRef& o,
 void decode_attention(const DecodeInputs& in, const MutableArrayRef& o,
                       const std::optional<Ref<float, 2>>& lse, const DecodeOptions& options) {
   const Sizes n = check_operands(in, o, lse, options);
-  tell(in, n);
+  tell(in, n, options);
   if (n.batches * n.heads == 0 || detail::shapes_only()) return;
   const MeterScope unmetered(nullptr);
   if (n.slots * n.depth * n.width == 0) {  // no blocks along a dimension of extent 0

@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <limits>
+
+#include "kernels/attention_work.h"
 #include "sharding/planning.h"
 #include "tests/refusal.h"
 
@@ -166,6 +170,40 @@ TEST_CASE("a grid's tiles cost fetches, VMEM and the scalar unit") {
                 .bound_by()) == "scalar");
   CHECK(std::string(matmul_roofline(v5e, {.m = 8, .n = 4096, .k = 4096}).bound_by()) == "hbm");
   CHECK(std::string(whole.bound_by()) == "compute");
+}
+
+TEST_CASE("visible pairs of rows and keys are those counted one by one") {
+  constexpr Index kFar = std::numeric_limits<Index>::max();
+  const std::optional<Index> sides[] = {{}, 0, 1, 3, kFar};
+  const auto sees = [](const AttentionOptions& options, Index position, Index key) {
+    const Window& window = options.window;
+    const Index back = position - key;  // how far the key lies behind
+    if (options.causal != Causal::kNone && back < 0) return false;
+    return (!window.left || back <= *window.left) && (!window.right || -back <= *window.right);
+  };
+  for (const Causal causal : {Causal::kNone, Causal::kTopLeft, Causal::kBottomRight}) {
+    for (int window = 0; window < 25; ++window) {
+      AttentionOptions options{.scale = 1.0, .causal = causal};
+      options.window = {sides[window / 5], sides[window % 5]};
+      for (int size = 0; size < 7 * 7 * 4; ++size) {
+        const Index queries = size % 7, keys = size / 7 % 7;
+        const Index rows = queries - std::min<Index>(queries, size / 49 % 2 * 2);
+        const Index valid = keys - std::min<Index>(keys, size / 98 * 3);
+        const Index moved = causal == Causal::kBottomRight ? keys - queries : 0;
+        Index counted = 0;
+        for (Index i = 0; i < rows; ++i) {
+          for (Index key = 0; key < valid; ++key) counted += sees(options, i + moved, key) ? 1 : 0;
+        }
+        CAPTURE(window);
+        CAPTURE(size);
+        CHECK(visible_pairs(options, queries, keys, rows, valid) == static_cast<double>(counted));
+      }
+    }
+  }
+  CHECK(decode_keys({.left = 3, .right = {}}, 3) == 3);
+  CHECK(decode_keys({.left = 3, .right = {}}, 5) == 4);
+  CHECK(decode_keys({.left = {}, .right = 0}, 5) == 5);
+  CHECK(decode_keys({.left = kFar, .right = {}}, 5) == 5);
 }
 
 }  // namespace
