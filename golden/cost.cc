@@ -2,6 +2,8 @@
 #include "golden/cost.h"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "golden/file_text.h"
 #include "golden/nearest.h"
@@ -23,11 +25,18 @@ Array shape_only(const std::string& name, DType type, const std::vector<Index>& 
   return Array(type, shape);
 }
 
-// Shapes that follow from others.
-void complete(Run& run) {
+// Shapes that follow from others, and lengths whose values are `unknown`: all there is.
+void complete(Run& run, std::set<std::string> unknown) {
   const auto has = [&](const char* name, std::size_t rank) {
     const auto at = run.in.find(name);
     return at != run.in.end() && at->second.rank() == rank;
+  };
+  const auto fill = [&](const char* name, Index length) {
+    if (!unknown.contains(name) || run.in.at(name).dtype() != DType::kI32) return;
+    const Index most = std::min<Index>(length, std::numeric_limits<std::int32_t>::max());
+    for (std::int32_t& n : run.in.at(name).mutable_elements<std::int32_t>()) {
+      n = static_cast<std::int32_t>(most);
+    }
   };
   if (run.op.starts_with("mlp") && has("x", 2) && has("w_in", 2)) {
     const Array x = run.in.at("x"), w = run.in.at("w_in");
@@ -38,13 +47,19 @@ void complete(Run& run) {
       run.in.emplace("ct.y", shape_only("ct.y", x.dtype(), {x.extent(0), x.extent(1)}));
     }
   }
-  if (run.op == "decode_attention" && has("k_cache", 4) && !run.in.contains("lengths")) {
-    const Array& cache = run.in.at("k_cache");
-    Array lengths(DType::kI32, std::vector<Index>{cache.extent(0)});
-    for (std::int32_t& n : lengths.mutable_elements<std::int32_t>()) {
-      n = static_cast<std::int32_t>(cache.extent(1));
+  if (run.op == "decode_attention" && has("k_cache", 4)) {
+    const Array cache = run.in.at("k_cache");
+    if (!run.in.contains("lengths")) {
+      run.in.emplace("lengths", shape_only("lengths", DType::kI32, {cache.extent(0)}));
+      unknown.insert("lengths");
     }
-    run.in.emplace("lengths", std::move(lengths));
+    fill("lengths", cache.extent(1));
+  }
+  if (run.op == "attention" && has("q", 4) && has("k", 4)) {
+    const auto layout = run.set.find("layout");
+    const std::size_t tokens = layout != run.set.end() && *layout == "BTHD" ? 1 : 2;
+    fill("q_lengths", run.in.at("q").extent(tokens));
+    fill("kv_lengths", run.in.at("k").extent(tokens));
   }
 }
 
@@ -79,13 +94,15 @@ Array read_shape(const NamedShape& given) {
   return shape_only(given.name, type, shape);
 }
 
-Run run_of_shapes(const std::string& op, const std::vector<NamedShape>& shapes) {
-  Run run;
-  run.origin = "command line";
-  run.op = op;
-  for (const NamedShape& given : shapes) run.in.emplace(given.name, read_shape(given));
-  complete(run);
-  return run;
+void add_shapes(Run& run, const std::vector<NamedShape>& shapes) {
+  if (shapes.empty()) return;
+  std::set<std::string> unknown;
+  for (const NamedShape& given : shapes) {
+    KREF_CHECK(run.in.emplace(given.name, read_shape(given)).second, "cost: ", given.name,
+               " is given by --in and by --shape");
+    unknown.insert(given.name);
+  }
+  complete(run, std::move(unknown));
 }
 
 PricedRun price_run(const Run& run, const CostRequest& request) {

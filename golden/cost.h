@@ -52,15 +52,17 @@ PricedRun price_run(const Run& run, const CostRequest& request);
 // steps of their price. Error for a mesh of more than kMaxRunDevices devices.
 TimedRun time_run(const Run& run, const PricedRun& priced);
 
-// A run of shapes alone: "bf16[8192,28672]" by name. What follows from the others may be left out:
-// w_out and ct.y of mlp, lengths of decode_attention (full caches). Error for text that is no such
-// thing.
+// An operand of which the shape alone is known: "bf16[8192,28672]" by name.
 struct NamedShape {
   std::string name, text;
 };
-// The array of one: its elements are not there, unless they are integers or bools: 0.
+// The array of one: its elements are not there, unless they are integers or bools: 0. Error for
+// text that is no such thing.
 Array read_shape(const NamedShape& given);
-Run run_of_shapes(const std::string& op, const std::vector<NamedShape>& shapes);
+// Adds them to a run, and what follows from others and may be left out: w_out and ct.y of mlp,
+// lengths of decode_attention. Lengths of which the shape alone is known are all that fits: full
+// caches, all rows and keys. Error, as read_shape, and for an operand that is there.
+void add_shapes(Run& run, const std::vector<NamedShape>& shapes);
 
 // A table for people; the same as JSON: run, op, chip, slice, mesh, links, steps, seconds, axes,
 // clock. Without a timed run nothing is said of clocks.

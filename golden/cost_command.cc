@@ -20,12 +20,8 @@ Run run_of(const Request& request, const std::string& subject) {
   }
   Run run = assemble(request, subject);
   std::vector<NamedShape> shapes;
-  for (const Assignment& shape : request.shape) {
-    KREF_CHECK(!run.in.contains(shape.name), "cost: ", shape.name,
-               " is given by --in and by --shape");
-    shapes.push_back({shape.name, shape.value});
-  }
-  for (auto& [name, array] : run_of_shapes(subject, shapes).in) run.in.emplace(name, array);
+  for (const Assignment& shape : request.shape) shapes.push_back({shape.name, shape.value});
+  add_shapes(run, shapes);
   return run;
 }
 

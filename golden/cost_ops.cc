@@ -2,6 +2,7 @@
 // The price of each operation.
 #include <algorithm>
 
+#include "dsl/work_meter.h"
 #include "golden/attention_op.h"
 #include "golden/collective_run.h"
 #include "golden/cost.h"
@@ -29,28 +30,17 @@ MatmulPrice price_of(const Run& run, const MatmulRun& matmul) {
   return price;
 }
 
-PartitionSpec spec_or_whole(const Run& run, const char* name) {
-  const auto at = run.in_specs.find(name);
-  return at == run.in_specs.end() ? PartitionSpec() : at->second;
-}
-
 CostStep attention_step(const char* what, const MeshLinks& links, const AttentionCost& cost) {
   CostStep step{.what = what};
   step.unit = attention_roofline(links.slice.chip, cost);
   return step;
 }
 
-// Batch and heads may be divided: each device attends for its own.
-std::vector<Index> own_part(const Run& run, const char* name, std::size_t head_dimension) {
-  const Array& array = run.in.at(name);
-  const PartitionSpec spec = spec_or_whole(run, name);
-  if (run.mesh) check_spec(spec, array.shape(), *run.mesh, std::string("in_specs.") + name);
-  for (std::size_t d = 1; d < 4; ++d) {
-    if (d == head_dimension || spec[d].empty()) continue;
-    refuse_run(run, "in_specs.", name, " is ", to_string(spec),
-               ": priced are batch and heads that are sharded, no other dimension");
-  }
-  return local_shape(spec, array.shape(), run.mesh.value_or(Mesh()));
+// Of sequence b; `whole` where they are not given.
+Index length_of(const Run& run, const char* name, Index b, Index whole) {
+  const auto at = run.in.find(name);
+  return at == run.in.end() ? whole
+                            : at->second.elements<std::int32_t>()[static_cast<std::size_t>(b)];
 }
 
 }  // namespace
@@ -112,33 +102,56 @@ Cost price_collective_run(const Run& run, const MeshLinks& links) {
 }
 
 Cost price_attention_run(const Run& run, const MeshLinks& links) {
+  refuse_attention_mesh(run);
   const AttentionRun a = read_attention(run);
-  const bool heads_first = a.options.layout == reference::Layout::kBHTD;
-  const std::size_t head = heads_first ? 1 : 2;
-  const std::vector<Index> q = own_part(run, "q", head), k = own_part(run, "k", head);
-  Cost cost;
-  cost.steps.push_back(attention_step("attend", links,
-                                      {.batch = static_cast<double>(q[0]),
-                                       .heads = static_cast<double>(q[head]),
-                                       .kv_heads = static_cast<double>(k[head]),
-                                       .queries = static_cast<double>(a.queries),
-                                       .keys = static_cast<double>(a.keys),
-                                       .depth = static_cast<double>(a.depth),
-                                       .width = static_cast<double>(a.width),
-                                       .type = a.dtype(),
-                                       .kv_type = a.dtype(),
-                                       .visible = visible_share(a.options, a.queries, a.keys)}));
-  return cost;
+  // Rows past q_lengths and keys past kv_lengths are neither read nor multiplied. Without lengths
+  // one sequence is as another, however many there are.
+  const bool alike = !run.in.contains("q_lengths") && !run.in.contains("kv_lengths");
+  const Index sequences = alike ? std::min<Index>(a.batches, 1) : a.batches;
+  const auto batch = static_cast<double>(a.batches);
+  double rows = 0, keys = 0, pairs = 0;  // of a sequence, on average
+  for (Index b = 0; b < sequences; ++b) {
+    const Index own_rows = length_of(run, "q_lengths", b, a.queries);
+    const Index own_keys = length_of(run, "kv_lengths", b, a.keys);
+    rows += static_cast<double>(own_rows), keys += static_cast<double>(own_keys);
+    pairs += visible_pairs(a.options, a.queries, a.keys, own_rows, own_keys);
+  }
+  for (double* sum : {&rows, &keys, &pairs})
+    *sum /= static_cast<double>(std::max<Index>(sequences, 1));
+  AttentionCost cost{.batch = batch,
+                     .heads = static_cast<double>(a.heads),
+                     .kv_heads = static_cast<double>(a.groups),
+                     .queries = rows,
+                     .keys = keys,
+                     .depth = static_cast<double>(a.depth),
+                     .width = static_cast<double>(a.width),
+                     .type = a.dtype(),
+                     .kv_type = a.dtype()};
+  if (rows * keys > 0) cost.visible = pairs / (rows * keys);
+  // Bias, mask, segments, lengths and sinks are read once as they are, whatever broadcasts them.
+  for (const auto& [name, array] : run.in) {
+    if (name != "q" && name != "k" && name != "v") {
+      cost.other_bytes += static_cast<double>(array.bytes());
+    }
+  }
+  // o is written past q_lengths, too.
+  cost.other_bytes += batch * (static_cast<double>(a.queries) - rows) * cost.heads * cost.width *
+                      static_cast<double>(size_of(a.dtype()));
+  Cost priced;
+  priced.steps.push_back(attention_step("attend", links, cost));
+  return priced;
 }
 
-Cost price_decode_run(const Run& given, const MeshLinks& links) {
-  // The new token's own keys and values are a row of the cache: not worth a step.
-  Run run = given;
-  for (const char* name : {"k_new", "v_new"}) run.in.erase(name), run.in_specs.erase(name);
+Cost price_decode_run(const Run& run, const MeshLinks& links) {
+  // The new token's own keys and values are a row of the cache: not worth a step, nor a copy of the
+  // caches with it.
+  const ShapesOnly shapes;
   const DecodeRun d = read_decode(run);
   check_decode_placement(run, d);
   double keys = 0;
-  for (const std::int32_t length : run.in.at("lengths").elements<std::int32_t>()) keys += length;
+  for (const Index length : run.in.at("lengths").elements<std::int32_t>()) {
+    keys += static_cast<double>(decode_keys(d.options.window, length));
+  }
   const double batch = static_cast<double>(d.batches);
   Cost cost;
   std::vector<std::string> axes;

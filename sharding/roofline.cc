@@ -76,7 +76,7 @@ Roofline matmul_roofline(const Chip& chip, const MatmulCost& c) {
 
 Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
   KREF_CHECK(c.batch >= 0 && c.heads >= 0 && c.queries >= 0 && c.keys >= 0 && c.depth >= 0 &&
-                 c.width >= 0 && c.query_block >= 0 && c.key_block >= 0,
+                 c.width >= 0 && c.query_block >= 0 && c.key_block >= 0 && c.other_bytes >= 0,
              "attention to be priced: a size is negative");
   Roofline r;
   const double scores = c.batch * c.heads * c.queries * c.keys * c.visible;
@@ -91,7 +91,7 @@ Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
   const double group = c.kv_heads > 0 ? c.heads / c.kv_heads : 1;
   // With one block of keys its index is that of the step before until the kv head changes.
   const double reads = tiled && k_blocks > 1 ? group * q_blocks * c.visible : 1;
-  r.hbm_bytes = once + cache * reads;
+  r.hbm_bytes = once + cache * reads + c.other_bytes;
   r.hbm = r.hbm_bytes / chip.hbm_rate;
   if (!tiled) return r;
   const double steps = c.batch * c.heads * q_blocks * k_blocks;

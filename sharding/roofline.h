@@ -60,12 +60,13 @@ struct AttentionCost {
   DType kv_type = DType::kBF16;
   // Of the scores that are visible: 1, or a half under a causal mask that skips blocks.
   double visible = 1;
+  double other_bytes = 0;  // of HBM, once: a bias, a mask
   // Rows of a q block, keys of a block; 0: k and v move once, no VMEM nor scalar time.
   double query_block = 0, key_block = 0;
 };
 
-// q, o once; k and v once for all query heads that share them, or with blocks once a q block.
-// Error as matmul_roofline.
+// q, o and what else there is once; k and v once for all query heads that share them, or with
+// blocks once a q block. Error as matmul_roofline.
 Roofline attention_roofline(const Chip& chip, const AttentionCost& cost);
 
 // A grid of the DSL, by what Grid::cost counted with its body. Products are of that type, f32 ones
