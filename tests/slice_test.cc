@@ -145,7 +145,7 @@ TEST_CASE("an axis of a mesh gets whole axes of the slice where it can") {
   CHECK(laid("v5e", "X=4,Y=4", "16") ==
         "X=4 over a ring of 4 (every 4th chip); Y=4 over a line of 4");
   CHECK(laid("v5p", "X=8,Y=8", "4x4x4") ==
-        "X=8 over a ring of 4 and a ring of 2 (every 2th chip); Y=8 over a line of 2 and a ring of "
+        "X=8 over a ring of 4 and a ring of 2 (every 2nd chip); Y=8 over a line of 2 and a ring of "
         "4");
 }
 
