@@ -111,7 +111,8 @@ class Array {
   // Keeps the bytes alive, for views of them.
   const std::shared_ptr<const void>& owner() const { return owner_; }
   // For whoever made the array, before it is shared. Bytes that are somebody else's (a file's, a
-  // collective's result that all devices have) are copied first: views from before see the old ones.
+  // collective's result that all devices have) are copied first: views from before see the old
+  // ones.
   void* mutable_data();
   MutableArrayRef mutable_ref();
   template <ElementType T>

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsl/view.h"
 
+#include <limits>
+
 #include "dsl/array.h"
 
 namespace kref::detail {
+namespace {
+
+// start + size, or the largest number where no Index is as large.
+Index behind(Index start, Index size) {
+  Index end = 0;
+  return __builtin_add_overflow(start, size, &end) ? std::numeric_limits<Index>::max() : end;
+}
+
+}  // namespace
 
 void refuse_pick(const char* who, const void* view, std::size_t dimension, Index extent,
                  const Picked& p) {
@@ -26,13 +37,13 @@ void refuse_pick(const char* who, const void* view, std::size_t dimension, Index
       throw OutsideView(
           p.size < 0 ? cat(place, "start ", p.start, ", size ", p.size, ", expected a size >= 0")
                      : cat(place, "start ", p.start, ", size ", p.size, ": elements ", p.start, ":",
-                           p.start + p.size, " do not lie inside the extent ", extent),
+                           behind(p.start, p.size), " do not lie inside the extent ", extent),
           view);
   }
 }
 
 void refuse_block(const void* view, std::size_t dimension, Index start, Index size, Index extent) {
-  throw OutsideView(cat("Ref::block: dimension ", dimension, ": ", start, ":", start + size,
+  throw OutsideView(cat("Ref::block: dimension ", dimension, ": ", start, ":", behind(start, size),
                         " does not lie inside the extent ", extent),
                     view);
 }

@@ -10,9 +10,9 @@
 // - delta, as do . o or as sum w dp: the weights move it by
 //       sum w_j (exp(d_j) - 1) |dp_j - delta| / sum w exp(-d)
 //   and no farther than to one of the dp_j; weights that were recomputed from lse and do not add up
-//   to 1 by another L |delta|; the sums by (steps(n) + steps(E) + 8) u sum_j w_j sum |do||v_j| and weights
-//   exp(s - m - log l) by 2 u |log l| |delta|; an o that was stored in out_dtype by half the
-//   distance of its neighbours times |do|;
+//   to 1 by another L |delta|; the sums by (steps(n) + steps(E) + 8) u sum_j w_j sum |do||v_j| and
+//   weights exp(s - m - log l) by 2 u |log l| |delta|; an o that was stored in out_dtype by half
+//   the distance of its neighbours times |do|;
 // - ds_j = w_j (dp_j - delta + dlse): the error of the weight times |dp_j - delta + dlse|, and the
 //   weight times those of dp_j and delta and 4 u (|dp_j| + |delta| + |dlse|). It is here that
 //   numbers cancel: where one key has all the weight ds is 0 and its error is not;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sharding/layer_run.h"
-
 #include <algorithm>
+
+#include "sharding/layer_run.h"
 
 namespace kref {
 namespace {

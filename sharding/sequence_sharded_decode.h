@@ -21,7 +21,8 @@ struct SequenceBlocks {
   std::optional<Array> k_new = {}, v_new = {};
 };
 
-// o [B, N, E] and lse [B, N] F32, the same on every device; this device's caches with the new token.
+// o [B, N, E] and lse [B, N] F32, the same on every device; this device's caches with the new
+// token.
 struct SequenceDecoded {
   Array o, lse, k_cache, v_cache;
 };

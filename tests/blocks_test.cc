@@ -75,8 +75,18 @@ TEST_CASE("threads take and free blocks at the same time") {
   for (std::thread& t : threads) t.join();
 }
 
-// A process forked while a thread takes or frees a block would wait for that thread forever.
-TEST_CASE("a process forked in the midst of it takes and frees blocks") {
+// A process forked while a thread takes or frees a block would wait for that thread forever. Not
+// under ThreadSanitizer, whose own allocator waits so, and under which no block is kept.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KREF_UNDER_TSAN 1
+#endif
+#endif
+#ifndef KREF_UNDER_TSAN
+#define KREF_UNDER_TSAN 0
+#endif
+TEST_CASE("a process forked in the midst of it takes and frees blocks" *
+          doctest::skip(KREF_UNDER_TSAN)) {
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {

@@ -22,7 +22,9 @@ Tensor<T, R> random_block(const Shape<R>& shape, unsigned seed, bool whole) {
   std::normal_distribution<double> normal;
   Tensor<T, R> x(shape);
   for (Index i = 0; i < x.size(); ++i) {
-    x.data()[i] = static_cast<T>(whole ? static_cast<double>(bits() % 7) - 3 : normal(bits));
+    // Unsigned: no negative number, which no conversion of a float gives.
+    constexpr double kLow = std::is_unsigned_v<T> ? 0 : -3;
+    x.data()[i] = static_cast<T>(whole ? static_cast<double>(bits() % 7) + kLow : normal(bits));
   }
   return x;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The book's 311 / 244 / 224 us: what virtual clocks of the real code say of it.
-#include "tests/overlap_case.h"
-
 #include <doctest/doctest.h>
 
 #include <cstring>
 
 #include "dsl/work_meter.h"
+#include "tests/overlap_case.h"
 
 namespace kref {
 namespace {
