@@ -8,26 +8,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <limits>
 
-#include "golden/judge.h"
 #include "golden/wrong_attention.h"
+#include "tests/op_runs.h"
 
 namespace kref {
 namespace {
 
 std::string folder() {
   return std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/attention";
-}
-
-std::vector<std::string> files(const std::string& where) {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(where)) {
-    if (entry.path().extension() == ".safetensors") out.push_back(entry.path().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
 const Operation& attention() {
@@ -37,20 +27,8 @@ const Operation& attention() {
 
 Run good(const char* name) { return read_run(folder() + "/" + name + ".safetensors"); }
 
-// The message with which the run is refused, "" when it is not.
 std::string refusal(const Run& run, bool with_outputs = true) {
-  try {
-    attention().validate(run, with_outputs);
-    return "";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
-void check_has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  CHECK(text.find(part) != std::string::npos);
+  return refusal_of(attention(), run, with_outputs);
 }
 
 template <class T>
@@ -62,30 +40,16 @@ Array array(std::vector<Index> shape, const std::vector<T>& values) {
 }
 
 TEST_CASE("what jax computed is right") {
-  const std::vector<std::string> paths = files(folder());
+  const std::vector<std::string> paths = run_files(folder());
   CHECK(paths.size() >= 25);
   for (const std::string& path : paths) {
     CAPTURE(path);
-    const Run run = read_run(path);
-    REQUIRE(refusal(run) == "");
-    const std::vector<Expectation> expected = attention().expect(run);
-    REQUIRE(expected.size() == run.out.size());
-    for (const Expectation& e : expected) {
-      CAPTURE(e.output);
-      for (const BoundKind kind : {BoundKind::kLikely, BoundKind::kWorst}) {
-        const Verdict verdict = judge(e, run.out.at(e.output), kind);
-        CAPTURE(report(verdict));
-        CHECK(verdict.ok());
-      }
-      for (std::size_t i = 0; i < e.value.size(); ++i) {
-        if (!(e.likely[i] >= 0 && e.likely[i] <= e.worst[i])) FAIL("bounds of element ", i);
-      }
-    }
+    for (const Expectation& e : check_right(attention(), read_run(path))) check_bounds(e);
   }
 }
 
 TEST_CASE("the definition is right by its own bound, in every file's types") {
-  for (const std::string& path : files(folder())) {
+  for (const std::string& path : run_files(folder())) {
     CAPTURE(path);
     Run run = read_run(path);
     run.out = attention().compute(run);
@@ -126,7 +90,7 @@ TEST_CASE("files that break a rule are refused by name") {
       {"window_sides_are_whole_numbers", "option window is [1.5,0]"},
       {"window_sides_must_not_be_negative", "option window is [-1,0]"},
   };
-  CHECK(files(folder() + "/refuse").size() == std::size(rules));
+  CHECK(run_files(folder() + "/refuse").size() == std::size(rules));
   for (const auto& [name, part] : rules) {
     const std::string path = folder() + "/refuse/attention-" + name + ".safetensors";
     const std::string message = refusal(read_run(path));

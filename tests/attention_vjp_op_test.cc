@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <limits>
 
-#include "golden/judge.h"
+#include "tests/op_runs.h"
 
 namespace kref {
 namespace {
@@ -20,33 +19,12 @@ std::string folder() {
   return std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/attention_vjp";
 }
 
-std::vector<std::string> files() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    if (entry.path().extension() == ".safetensors") out.push_back(entry.path().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 const Operation& vjp() { return find_operation("attention.vjp"); }
 
 Run good(const char* name) { return read_run(folder() + "/" + name + ".safetensors"); }
 
-// The message with which the run is refused, "" when it is not.
 std::string refusal(const Run& run, bool with_outputs = true) {
-  try {
-    vjp().validate(run, with_outputs);
-    return "";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
-void check_has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  CHECK(text.find(part) != std::string::npos);
+  return refusal_of(vjp(), run, with_outputs);
 }
 
 Array filled(DType type, std::vector<Index> shape, double value) {
@@ -58,30 +36,16 @@ Array filled(DType type, std::vector<Index> shape, double value) {
 }
 
 TEST_CASE("the gradients that jax computed are right") {
-  const std::vector<std::string> paths = files();
+  const std::vector<std::string> paths = run_files(folder());
   CHECK(paths.size() >= 15);
   for (const std::string& path : paths) {
     CAPTURE(path);
-    const Run run = read_run(path);
-    REQUIRE(refusal(run) == "");
-    const std::vector<Expectation> expected = vjp().expect(run);
-    REQUIRE(expected.size() == run.out.size());
-    for (const Expectation& e : expected) {
-      CAPTURE(e.output);
-      for (const BoundKind kind : {BoundKind::kLikely, BoundKind::kWorst}) {
-        const Verdict verdict = judge(e, run.out.at(e.output), kind);
-        CAPTURE(report(verdict));
-        CHECK(verdict.ok());
-      }
-      for (std::size_t i = 0; i < e.value.size(); ++i) {
-        if (!(e.likely[i] >= 0 && e.likely[i] <= e.worst[i])) FAIL("bounds of element ", i);
-      }
-    }
+    for (const Expectation& e : check_right(vjp(), read_run(path))) check_bounds(e);
   }
 }
 
 TEST_CASE("what `run` computes is right, in every file's types, and has every gradient") {
-  for (const std::string& path : files()) {
+  for (const std::string& path : run_files(folder())) {
     CAPTURE(path);
     Run run = read_run(path);
     const auto given = run.out;

@@ -7,72 +7,37 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
-#include "golden/judge.h"
+#include "tests/op_runs.h"
 
 namespace kref {
 namespace {
 
 std::string folder() { return std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/decode"; }
 
-std::vector<std::string> files(const std::string& where) {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(where)) {
-    if (entry.path().extension() == ".safetensors") out.push_back(entry.path().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 const Operation& decode() { return find_operation("decode_attention"); }
 
 Run good(const char* name) { return read_run(folder() + "/" + name + ".safetensors"); }
 
 std::string refusal(const Run& run, bool with_outputs = true) {
-  try {
-    decode().validate(run, with_outputs);
-    return "";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
-void check_has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  CHECK(text.find(part) != std::string::npos);
-}
-
-void check_right(const Run& run) {
-  REQUIRE(refusal(run) == "");
-  const std::vector<Expectation> expected = decode().expect(run);
-  REQUIRE(expected.size() == run.out.size());
-  for (const Expectation& e : expected) {
-    CAPTURE(e.output);
-    for (const BoundKind kind : {BoundKind::kLikely, BoundKind::kWorst}) {
-      const Verdict verdict = judge(e, run.out.at(e.output), kind);
-      CAPTURE(report(verdict));
-      CHECK(verdict.ok());
-    }
-  }
+  return refusal_of(decode(), run, with_outputs);
 }
 
 TEST_CASE("what jax and the paged kernels computed is right") {
-  const std::vector<std::string> paths = files(folder());
+  const std::vector<std::string> paths = run_files(folder());
   CHECK(paths.size() >= 22);
   for (const std::string& path : paths) {
     CAPTURE(path);
-    check_right(read_run(path));
+    check_right(decode(), read_run(path));
   }
 }
 
 TEST_CASE("what kref computes is right, in every file's types, on a mesh too") {
-  for (const std::string& path : files(folder())) {
+  for (const std::string& path : run_files(folder())) {
     CAPTURE(path);
     Run run = read_run(path);
     run.out = decode().compute(run);
-    check_right(run);
+    check_right(decode(), run);
   }
 }
 
@@ -134,7 +99,7 @@ TEST_CASE("files that break a rule are refused by name") {
       {"unknown_mesh_axis", "names axis 'Z' in dimension 0, which is not in the mesh X=2"},
       {"unknown_option_causal", "unknown option 'causal'"},
   };
-  CHECK(files(folder() + "/refuse").size() == std::size(rules));
+  CHECK(run_files(folder() + "/refuse").size() == std::size(rules));
   for (const auto& [name, part] : rules) {
     const std::string path = folder() + "/refuse/" + name + ".safetensors";
     const std::string message = refusal(read_run(path));

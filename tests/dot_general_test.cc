@@ -5,29 +5,16 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <random>
 
 #include "dsl/dsl.h"
 #include "kernels/reference_vectors.h"
+#include "tests/filled_blocks.h"
 #include "tests/refusal.h"
 
 namespace kref {
 namespace {
 
 using I32 = std::int32_t;
-
-template <class T, std::size_t R>
-Tensor<T, R> random_block(const Shape<R>& shape, unsigned seed, bool whole) {
-  std::mt19937 bits(seed);
-  std::normal_distribution<double> normal;
-  Tensor<T, R> x(shape);
-  for (Index i = 0; i < x.size(); ++i) {
-    // Unsigned: no negative number, which no conversion of a float gives.
-    constexpr double kLow = std::is_unsigned_v<T> ? 0 : -3;
-    x.data()[i] = static_cast<T>(whole ? static_cast<double>(bits() % 7) + kLow : normal(bits));
-  }
-  return x;
-}
 
 // Whole numbers exactly, then floats within (k + 1) roundings of the sum of absolute products.
 template <class T, class Out, std::size_t R, std::size_t P, std::size_t Q>
@@ -37,8 +24,8 @@ void check(const Shape<R>& x_shape, const Shape<P>& y_shape, const DotDimensions
   for (const Index d : dims.contract_x) k *= x_shape[static_cast<std::size_t>(d)];
   for (const bool whole : {true, false}) {
     if (std::is_integral_v<T> && !whole) continue;
-    const Tensor<T, R> x = random_block<T, R>(x_shape, 1, whole);
-    const Tensor<T, P> y = random_block<T, P>(y_shape, 2, whole);
+    const Tensor<T, R> x = random_block<T, R>(x_shape, 1, whole ? 3 : 0);
+    const Tensor<T, P> y = random_block<T, P>(y_shape, 2, whole ? 3 : 0);
     Tensor<Out, Q> z(out_shape);
     dot_general(x.ref(), y.ref(), dims, z.ref());
     const reference::Sums sums = reference::dot_general(
@@ -95,8 +82,8 @@ TEST_CASE("dimension numbers of all kinds, in every type of operand and result")
 }
 
 TEST_CASE("f64, and a product from strided views into one") {
-  const Tensor<double, 2> x = random_block<double, 2>({8, 12}, 3, true);
-  const Tensor<double, 2> y = random_block<double, 2>({12, 10}, 4, true);
+  const Tensor<double, 2> x = random_block<double, 2>({8, 12}, 3, 3);
+  const Tensor<double, 2> y = random_block<double, 2>({12, 10}, 4, 3);
   Tensor<double, 2> z({9, 20}, 100.0);
   const auto xs = x.ref().at(ds(1, 3, 2), ds(2, 6));
   const auto ys = y.ref().at(ds(2, 6), ds(1, 4));
@@ -114,8 +101,8 @@ TEST_CASE("f64, and a product from strided views into one") {
 }
 
 TEST_CASE("the bits are those of dot, whichever way the operands lie") {
-  const Tensor<float, 2> x = random_block<float, 2>({33, 65}, 5, false),
-                         y = random_block<float, 2>({65, 29}, 6, false);
+  const Tensor<float, 2> x = random_block<float, 2>({33, 65}, 5, 0),
+                         y = random_block<float, 2>({65, 29}, 6, 0);
   Tensor<float, 2> expected({33, 29});
   for (const Precision p : kPrecisions) {
     dot<float>(x, y.ref(), expected.ref(), {.precision = p});

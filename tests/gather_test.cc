@@ -5,22 +5,14 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include "dsl/dsl.h"
+#include "tests/filled_blocks.h"
 #include "tests/refusal.h"
 
 namespace kref {
 namespace {
 
 using I32 = std::int32_t;
-
-template <std::size_t R>
-Tensor<I32, R> counted(const Shape<R>& shape) {
-  Tensor<I32, R> x(shape);
-  std::iota(x.data(), x.data() + x.size(), 0);
-  return x;
-}
 
 Tensor<I32, 1> list(std::initializer_list<I32> values) {
   Tensor<I32, 1> x({static_cast<Index>(values.size())});

@@ -5,22 +5,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <numeric>
-
 #include "dsl/grid.h"
+#include "tests/filled_blocks.h"
 #include "tests/refusal.h"
 
 namespace kref {
 namespace {
 
 using I32 = std::int32_t;
-
-template <std::size_t R>
-Tensor<I32, R> counted(const Shape<R>& shape) {
-  Tensor<I32, R> x(shape);
-  std::iota(x.data(), x.data() + x.size(), 0);
-  return x;
-}
 
 TEST_CASE("L013: every other row or column of an odd extent") {
   // Columns 0 and 2 of (4, 3): the step past the end is never taken, so nothing is out of range.

@@ -3,23 +3,15 @@
 // the names are those of the behaviours of Pallas (tests/behaviours.tsv).
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include "dsl/dsl.h"
 #include "kernels/kernels.h"
+#include "tests/filled_blocks.h"
 #include "tests/refusal.h"
 
 namespace kref {
 namespace {
 
 using I32 = std::int32_t;
-
-template <std::size_t R>
-Tensor<I32, R> counted(const Shape<R>& shape) {
-  Tensor<I32, R> x(shape);
-  std::iota(x.data(), x.data() + x.size(), 0);
-  return x;
-}
 
 TEST_CASE("every start, size and stride of a dimension, static and at run time") {
   const Tensor<I32, 2> x = counted<2>({10, 4});
