@@ -2,6 +2,8 @@
 // Tensors of numbers that are easy to tell apart, and of random ones.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <random>
 #include <type_traits>
@@ -16,6 +18,12 @@ Tensor<std::int32_t, R> counted(const Shape<R>& shape) {
   Tensor<std::int32_t, R> x(shape);
   std::iota(x.data(), x.data() + x.size(), 0);
   return x;
+}
+
+// Whether every element is this one.
+template <class T, std::size_t R>
+bool all(const Tensor<T, R>& x, T value) {
+  return std::all_of(x.data(), x.data() + x.size(), [value](T v) { return v == value; });
 }
 
 // Whole numbers of 2 most + 1 neighbours round 0, of unsigned types from 0 on: no conversion of a

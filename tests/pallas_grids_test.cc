@@ -2,6 +2,7 @@
 // Behaviours that Pallas' own tests hold, about axes, whole arrays and bodies; numbered as in the
 // semantics.
 #include "kernels/kernels.h"
+#include "tests/filled_blocks.h"
 #include "tests/pallas_program.h"
 #include "tests/refusal.h"
 
@@ -9,14 +10,6 @@ namespace kref {
 namespace {
 
 using I32 = std::int32_t;
-
-template <class T, std::size_t R>
-bool all(const Tensor<T, R>& x, T value) {
-  for (Index e = 0; e < x.size(); ++e) {
-    if (x.data()[e] != value) return false;
-  }
-  return true;
-}
 
 TEST_CASE("pallas 37, 38: named axes in the order of their declaration, sizes in maps and bodies") {
   for (const Way way : kWays) {
