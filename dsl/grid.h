@@ -213,13 +213,13 @@ class Grid {
   template <class F>
   requires StepBody<F> Trace run(const F& body) { return run_erased(erase(body)); }
 
-  // The same under strict rules, slowly and on one thread; the outputs are those of run, bit for
-  // bit. Every window is a copy (an input's in the second pass), scratch is poison at every
-  // coordinate of the parallel axes. The body runs twice over all steps: in order with poison as
-  // everywhere, and with the coordinates of each parallel axis permuted and another poison. Error
-  // when an element of an output is never written, when it differs between the two (something
+  // The same under strict rules, slowly; the outputs are those of run, bit for bit. Every window is
+  // a copy (an input's in the second pass), scratch is poison at every coordinate of the parallel
+  // axes. The body runs over all steps in order with poison as everywhere, then with coordinates of
+  // each parallel axis permuted and another poison. Error, the same for any number of threads, when
+  // an element of an output is never written, when it differs between the two (something
   // uninitialised, from outside an array or carried along a parallel axis reached it), or when a
-  // body writes outside its block. A body that changes what it captured sees itself called twice.
+  // body writes outside its block. A body that changes what it captured sees itself called again.
   template <class F>
   requires StepBody<F> Trace check(const F& body, const CheckOptions& options = {}) {
     return check_erased(erase(body), options);

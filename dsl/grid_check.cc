@@ -3,13 +3,19 @@
 // different order of the parallel coordinates; an output bit that differs depended on one of them.
 // NaN from legitimate inputs is the same in both and passes; a NaN that a maximum or a comparison
 // swallows is found, since the other poison is an ordinary number.
+//
+// Each pass runs on the threads that a run would have. A body that carries something captured from
+// one point of the parallel axes to another would then be a race instead of a finding: so the first
+// points are run twice on one thread, and where they differ, and wherever there is something to
+// report, all that follows is on one thread too. What only later points carry on is the race here
+// that it is in a run, and mostly still a finding.
 #include <algorithm>
 #include <cstring>
 
 #include "dsl/contents.h"
 #include "dsl/grid_run.h"
+#include "dsl/team.h"
 #include "dsl/work_meter.h"
-#include "dsl/worker.h"
 
 namespace kref::detail {
 namespace {
@@ -44,19 +50,25 @@ class Checker {
         cores_(options.cores),
         order_(permuted(program, options.seed)),
         kept_(kept_of(program)),
-        original_(save(program, kept_)) {}
+        original_(save(program, kept_)),
+        visits_(program, failure_) {
+    const bool worth = program.points >= kLeastPoints && program.steps > 0;
+    if (worth && failure_.step == Failure::kNone) threads_ = threads_for(program);
+  }
 
   Trace run() {
-    Trace trace = pass({.strict = true, .in_place = true, .visited = &first_visits_}).trace;
+    Trace trace = first_pass();
     if (program_.steps == 0) return trace;  // the outputs stay as they are, whatever they held
     expected_ = save(program_, kept_);
     Strictness second{.strict = true, .other = kAllOperands, .compare = ~kept_, .order = &order_};
-    std::uint64_t differing = 0;
-    const Contents kept = again(second, kept_, &trace.order, &differing);
+    Passed passed;
+    const Contents kept = again([&] { passed = pass(second); }, kept_);
+    trace.order = std::move(passed.trace.order);
     for (std::size_t id = 0; id < kept.size(); ++id) {
       check_visited(id);
-      if ((differing >> id & 1) == 0 && kept[id] == expected_[id]) continue;
+      if ((passed.differing >> id & 1) == 0 && kept[id] == expected_[id]) continue;
       // Now that there is something to say all is stored and kept.
+      threads_ = 1;
       expected_ = save(program_);
       second.compare = 0;
       report(id, again(second)[id]);
@@ -65,6 +77,10 @@ class Checker {
   }
 
  private:
+  // How many points are tried on one thread, and how many there must be for the trial, which adds
+  // as many to the second pass, to cost less than two threads save.
+  static constexpr Index kTried = 2, kLeastPoints = 8;
+
   // Outputs (bits) of which a second pass must find what the first one found: those that are read.
   // The others are held against what the first pass left.
   static std::uint64_t kept_of(const Program& program) {
@@ -76,47 +92,85 @@ class Checker {
     return kept;
   }
 
-  struct Passed {
+  // The steps in order, which leave their outputs in the arrays.
+  Trace first_pass() {
+    const Strictness in_order{.strict = true, .in_place = true, .visited = &first_visits_};
     Trace trace;
-    std::uint64_t differing = 0;
-  };
-
-  Passed pass(const Strictness& strictness) {
-    if (strictness.visited != nullptr) {
-      for (const Operand& o : program_.operands) {
-        strictness.visited->emplace_back(o.writes() ? static_cast<std::size_t>(o.cell_count()) : 0,
-                                         -1);
+    const Index tried = threads_ > 1 ? kTried : 0;
+    forget_visits();
+    if (tried > 0) {
+      trace = pass(in_order, failure_, 0, tried, 1).trace;
+      expected_ = save(program_, kept_);
+      if (!same_again(tried)) {
+        threads_ = 1;
+        restore(program_, original_);
+        return first_pass();
       }
     }
+    const Trace rest = pass(in_order, failure_, tried, program_.points, threads_).trace;
+    trace.steps += rest.steps;
+    add_counts(rest.operands, trace.operands);
+    return trace;
+  }
+
+  // Do the first points give the same in the other order, with the other poison? An exception is
+  // no answer: it comes again, where its turn is.
+  bool same_again(Index points) {
+    const Strictness other{.strict = true, .other = kAllOperands, .compare = ~kept_};
+    std::uint64_t differing = 0;
+    const auto backwards = [&] {
+      Failure failure;
+      Worker worker(program_, other, body_, failure, visits_);
+      for (Index point = points; point-- > 0;) worker.run_points(point, point + 1);
+      failure.rethrow();
+      differing = worker.differing();
+    };
+    try {
+      return again(backwards, kept_) == expected_ && differing == 0;
+    } catch (...) {
+      return false;
+    }
+  }
+
+  void forget_visits() {
+    first_visits_.clear();
+    for (const Operand& o : program_.operands) {
+      first_visits_.emplace_back(o.writes() ? static_cast<std::size_t>(o.cell_count()) : 0, -1);
+    }
+  }
+
+  Passed pass(const Strictness& strictness, Failure& failure, Index first, Index end, int most) {
+    Passed out = run_points({program_, strictness, body_, failure, visits_}, first, end, most);
+    failure.rethrow();
+    return out;
+  }
+
+  // All points, in the order of `strictness`.
+  Passed pass(const Strictness& strictness) {
     Failure failure;
-    const VisitTable visits(program_, failure);
+    if (strictness.order == nullptr || cores_ == 0)
+      return pass(strictness, failure, 0, program_.points, threads_);
     Passed out;
-    out.trace.operands.resize(program_.operands.size());
-    const bool shared = strictness.order != nullptr && cores_ > 0;
-    const Index share = shared ? cdiv(program_.points, cores_) : program_.points;
+    const Index share = cdiv(program_.points, cores_);
     for (Index core = 0; core * share < program_.points; ++core) {
-      Worker worker(program_, strictness, body_, failure, visits);
+      Worker worker(program_, strictness, body_, failure, visits_);
       std::vector<Index> steps;
-      if (shared) worker.record = &steps;
+      worker.record = &steps;
       worker.run_points(core * share, std::min((core + 1) * share, program_.points));
       failure.rethrow();
       for (const Index step : steps) out.trace.order.push_back({core, step});
-      out.trace.steps += worker.steps_done();
-      out.trace.operands = worker.counts();
       out.differing |= worker.differing();
     }
     return out;
   }
 
-  // What another pass over the same arrays gives for some of the operands (bits); they keep what
-  // the first pass gave.
-  Contents again(const Strictness& strictness, std::uint64_t operands = kAllOperands,
-                 std::vector<GridPoint>* points = nullptr, std::uint64_t* differing = nullptr) {
+  // What `steps`, run over the same arrays, give for some of the operands (bits); they keep what is
+  // expected of them.
+  template <class F>
+  Contents again(const F& steps, std::uint64_t operands) {
     restore(program_, original_);
     try {
-      Passed passed = pass(strictness);
-      if (points != nullptr) *points = std::move(passed.trace.order);
-      if (differing != nullptr) *differing = passed.differing;
+      steps();
     } catch (...) {
       restore(program_, expected_);
       throw;
@@ -124,6 +178,9 @@ class Checker {
     Contents out = save(program_, operands);
     restore(program_, expected_);
     return out;
+  }
+  Contents again(const Strictness& strictness) {
+    return again([&] { pass(strictness); }, kAllOperands);
   }
 
   // An output that shares memory with an input keeps the input's blocks where it is not visited.
@@ -221,6 +278,9 @@ class Checker {
   const Order order_;
   const std::uint64_t kept_;
   const Contents original_;
+  Failure failure_;  // of the first pass, and of what is known before it
+  const VisitTable visits_;
+  int threads_ = 1;
   Contents expected_;
   Order first_visits_;
 };

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "dsl/team.h"
 #include "dsl/threads.h"
 #include "dsl/work_meter.h"
-#include "dsl/worker.h"
 
 namespace kref {
 
@@ -15,46 +15,67 @@ namespace detail {
 
 namespace {
 
-// What the threads of one run share.
+// What the threads that run some points share.
 struct Team {
-  Team(const Program& p, Body b) : program(p), body(b), visits(p, failure) {
-    trace.operands.resize(p.operands.size());
-  }
-
   // One thread's part: takes the chunks that are left, in order. Does not throw.
   void work() {
     try {
-      Index first = next.fetch_add(1) * chunk;
-      if (first >= program.points) return;  // nothing left: no windows either
-      Worker worker(program, {}, body, failure, visits);
-      for (; first < program.points; first = next.fetch_add(1) * chunk) {
-        if (first * program.inner >= failure.step) break;
-        worker.run_points(first, std::min(first + chunk, program.points));
+      Index first = next.fetch_add(chunk);
+      if (first >= end) return;  // nothing left: no windows either
+      Worker worker(job.program, job.strictness, job.body, job.failure, job.visits);
+      for (; first < end; first = next.fetch_add(chunk)) {
+        if (first * job.program.inner >= job.failure.step) break;
+        worker.run_points(first, std::min(first + chunk, end));
       }
       const std::lock_guard lock(mutex);
-      trace.steps += worker.steps_done();
-      for (std::size_t id = 0; id < trace.operands.size(); ++id) {
-        const OperandTrace& count = worker.counts()[id];
-        trace.operands[id].fetches += count.fetches;
-        trace.operands[id].write_backs += count.write_backs;
-        trace.operands[id].bytes += count.bytes;
-      }
+      passed.differing |= worker.differing();
+      passed.trace.steps += worker.steps_done();
+      add_counts(worker.counts(), passed.trace.operands);
     } catch (...) {
-      failure.report(-1, std::current_exception());  // no memory for a worker: no step had begun
+      job.failure.report(-1,
+                         std::current_exception());  // no memory for a worker: no step had begun
     }
   }
 
-  const Program& program;
-  const Body body;
-  Failure failure;
-  const VisitTable visits;
-  Index chunk = 1;
-  std::atomic<Index> next{0};
+  const Job& job;
+  const Index end, chunk;
+  std::atomic<Index> next;
   std::mutex mutex;
-  Trace trace;
+  Passed passed;
 };
 
 }  // namespace
+
+void add_counts(const std::vector<OperandTrace>& counts, std::vector<OperandTrace>& sums) {
+  sums.resize(counts.size());
+  for (std::size_t id = 0; id < sums.size(); ++id) {
+    sums[id].fetches += counts[id].fetches;
+    sums[id].write_backs += counts[id].write_backs;
+    sums[id].bytes += counts[id].bytes;
+  }
+}
+
+int threads_for(const Program& program) {
+  if (program.one_thread || omp_in_parallel() != 0) return 1;
+  return static_cast<int>(std::clamp<Index>(program.points, 1, threads()));
+}
+
+Passed run_points(const Job& job, Index first, Index end, int most) {
+  int n = static_cast<int>(std::clamp<Index>(end - first, 1, most));
+  const int team_threads = n > 1 ? team_size(job.program, n) : 1;
+  n = std::min(n, team_threads);
+  // Contiguous chunks reuse blocks from point to point; sixteen a thread even out their costs.
+  const Index chunk = n == 1 ? end - first : (end - first) / (Index{16} * n);
+  Team team{job, end, std::max<Index>(1, chunk), first, {}, {}};
+  team.passed.trace.operands.resize(job.program.operands.size());
+  if (team_threads > 1) {
+#pragma omp parallel num_threads(team_threads)
+    team.work();
+  } else {
+    team.work();
+  }
+  return std::move(team.passed);
+}
 
 Trace named(const Program& program, Trace trace) {
   std::vector<OperandTrace> out;
@@ -74,21 +95,12 @@ Trace named(const Program& program, Trace trace) {
 
 Trace run(const Program& program, Body body) {
   const MeterScope unmetered(nullptr);
-  Team team(program, body);
-  int n = static_cast<int>(std::clamp<Index>(program.points, 1, threads()));
-  if (program.one_thread || omp_in_parallel() != 0) n = 1;
-  const int team_threads = n > 1 ? team_size(program, n) : 1;
-  n = std::min(n, team_threads);
-  // Contiguous chunks reuse blocks from point to point; sixteen a thread even out their costs.
-  team.chunk = std::max<Index>(1, n == 1 ? program.points : program.points / (Index{16} * n));
-  if (team_threads > 1) {
-#pragma omp parallel num_threads(team_threads)
-    team.work();
-  } else {
-    team.work();
-  }
-  team.failure.rethrow();
-  return named(program, std::move(team.trace));
+  Failure failure;
+  const VisitTable visits(program, failure);
+  Passed passed =
+      run_points({program, {}, body, failure, visits}, 0, program.points, threads_for(program));
+  failure.rethrow();
+  return named(program, std::move(passed.trace));
 }
 
 }  // namespace detail

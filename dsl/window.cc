@@ -170,18 +170,18 @@ void Worker::visit(std::size_t id) {
   const Window& w = windows_[id];
   if (strictness_.visited == nullptr && o.map.callable == nullptr) return;
   CellBox(o, w.block.data()).for_each(o, [&](Index cell) {
-    if (strictness_.visited != nullptr) {
-      Index& first = (*strictness_.visited)[id][static_cast<std::size_t>(cell)];
-      if (first < 0) first = number;
+    if (o.map.callable != nullptr) {
+      const Index begin = visits_.begin(id, cell);
+      const bool later =
+          o.any_revisit() && begin >= 0 && begin / program_.inner == number / program_.inner;
+      KREF_CHECK(begin == number || later, subject(program_, o), ": the index map gives block ",
+                 block_text(o, w.block.data()), " to ", step_text(program_, number),
+                 " and gave another one before the run, expected a callable that depends on the "
+                 "step alone");
     }
-    if (o.map.callable == nullptr) return;
-    const Index begin = visits_.begin(id, cell);
-    const bool later =
-        o.any_revisit() && begin >= 0 && begin / program_.inner == number / program_.inner;
-    KREF_CHECK(begin == number || later, subject(program_, o), ": the index map gives block ",
-               block_text(o, w.block.data()), " to ", step_text(program_, number),
-               " and gave another one before the run, expected a callable that depends on the "
-               "step alone");
+    if (strictness_.visited == nullptr) return;
+    Index& first = (*strictness_.visited)[id][static_cast<std::size_t>(cell)];
+    if (first < 0) first = number;
   });
 }
 

@@ -93,6 +93,7 @@ Worker::Worker(const Program& program, const Strictness& strictness, Body body, 
       v.whole.strides = o.window.data();
       v.whole.data = windows_[id].buffer;
       v.whole_ready = true;
+      if (strictness.strict) continue;  // each point begins with poison
       fill_pattern(v.whole.data, o.array.dtype, o.window_size, pattern(id));
     } else {
       moving_.push_back(static_cast<std::uint32_t>(id));
@@ -107,6 +108,7 @@ Worker::Worker(const Program& program, const Strictness& strictness, Body body, 
 
 void Worker::start_point(Index point) {
   number = 0;
+  ahead_ = point * program_.inner;
   for (std::size_t a = program_.axes.size(); a-- > 0;) {
     const ProgramAxis& axis = program_.axes[a];
     digits_[a] = 0;
@@ -120,6 +122,7 @@ void Worker::start_point(Index point) {
     }
     number += at_[a] * axis.stride;
   }
+  ahead_ -= number;
 }
 
 // Moves the sequential axes on; returns the set of axes that moved.
@@ -193,7 +196,7 @@ void Worker::run_points(Index first, Index end) {
       std::uint32_t moved = ~0u;
       for (Index t = 0; t < program_.inner; ++t) {
         if (t > 0) moved = advance();
-        if (number >= failure_.step.load(std::memory_order_relaxed)) [[unlikely]]
+        if (number + ahead_ >= failure_.step.load(std::memory_order_relaxed)) [[unlikely]]
           break;
         if (failure_.stop != nullptr && failure_.stop->load(std::memory_order_relaxed))
             [[unlikely]] {
@@ -211,7 +214,7 @@ void Worker::run_points(Index first, Index end) {
     }
     leave_all();
   } catch (...) {
-    failure_.report(number, located(program_, number, views));
+    failure_.report(number + ahead_, located(program_, number, views));
   }
 }
 

@@ -13,11 +13,11 @@
 
 namespace kref::detail {
 
-// The error of the lowest step, whichever thread meets it first. Made by the thread that runs the
-// grid.
+// The error of the step that comes first, whichever thread meets it first. Made by the thread that
+// runs the grid.
 struct Failure {
   static constexpr Index kNone = std::numeric_limits<Index>::max();
-  std::atomic<Index> step{kNone};
+  std::atomic<Index> step{kNone};  // its place in the order of the run
   // When whoever runs the grid is to stop; null: never.
   const std::atomic<bool>* const stop = stop_signal();
 
@@ -94,7 +94,7 @@ class Worker : public StepData {
   // Per operand, in the order of the program.
   const std::vector<OperandTrace>& counts() const { return counts_; }
   Index steps_done() const { return steps_done_; }
-  // The steps done, in order, where that was asked for.
+  // The numbers of the steps done, in order, where that was asked for.
   std::vector<Index>* record = nullptr;
   // Outputs (bits) that were compared and differ.
   std::uint64_t differing() const { return differing_; }
@@ -133,6 +133,7 @@ class Worker : public StepData {
   std::uint64_t outputs_ = 0;          // ids of out, in_out, as bits
   std::uint64_t differing_ = 0;
   Index steps_done_ = 0;
+  Index ahead_ = 0;  // of a step's number: its place in the order of the run
   bool chunk_start_ = false;
 };
 
