@@ -43,20 +43,56 @@ const FileArray& choose(const ArrayFile& file, const Place& place, const Assignm
                               : ""));
 }
 
+// What --dtype says of the array of that name.
+std::optional<DType> hint_of(const Request& request, const std::string& name) {
+  for (const Assignment& d : request.dtype) {
+    if (d.name != name) continue;
+    DType type{};
+    KREF_CHECK(parse_dtype(d.value.c_str(), type), "--dtype ", d.name, ": unknown element type ",
+               quote(d.value));
+    return type;
+  }
+  return std::nullopt;
+}
+
 void load(Files& files, const std::vector<Assignment>& given, const char* flag,
           const Request& request, std::map<std::string, Array>& into) {
   for (const Assignment& a : given) {
     const Place place = split_place(a.value);
-    std::optional<DType> hint;
-    for (const Assignment& d : request.dtype) {
-      if (d.name != a.name) continue;
-      DType type{};
-      KREF_CHECK(parse_dtype(d.value.c_str(), type), "--dtype ", d.name, ": unknown element type ",
-                 quote(d.value));
-      hint = type;
-    }
-    into.emplace(a.name, choose(files.open(place.file), place, a, flag).array(hint));
+    const FileArray& found = choose(files.open(place.file), place, a, flag);
+    into.emplace(a.name, found.array(hint_of(request, a.name)));
   }
+}
+
+constexpr std::string_view kPartial = "partial.";  // the names of partial results begin so
+
+bool names_partial(const Request& request, const Assignment& a) {
+  return !request.partial.empty() && a.name.starts_with(kPartial);
+}
+
+// One --partial: NAME=FILE[:MEMBER], or a file of arrays with those names, or of one that is o.
+std::vector<std::pair<std::string, const FileArray*>> partials_of(Files& files,
+                                                                  const std::string& text) {
+  const std::vector<std::string> known = {"o", "lse", "acc", "m", "l"};
+  const auto is_known = [&](const std::string& name) {
+    return std::find(known.begin(), known.end(), name) != known.end();
+  };
+  const std::size_t eq = text.find('=');
+  if (eq != std::string::npos && is_known(text.substr(0, eq))) {
+    const Assignment a{text.substr(0, eq), text.substr(eq + 1)};
+    const Place place = split_place(a.value);
+    return {{a.name, &choose(files.open(place.file), place, a, "--partial")}};
+  }
+  std::vector<std::pair<std::string, const FileArray*>> out;
+  const ArrayFile& file = files.open(text);
+  for (const FileArray& array : file.arrays) {
+    const bool is_only = file.arrays.size() == 1 && array.name.empty();
+    KREF_CHECK(is_only || is_known(array.name), text, ": --partial: array ", quote(array.name),
+               " is none of ", joined(known), did_you_mean(array.name, known),
+               "; name one: --partial o=FILE:NAME");
+    out.emplace_back(is_only ? "o" : array.name, &array);
+  }
+  return out;
 }
 
 // JSON where it is JSON, else the bare word: precision=bf16_x3 needs no quotes in a shell.
@@ -96,6 +132,10 @@ Place split_place(const std::string& text) {
 void check_subjects(const Request& request) {
   const auto& subjects = request.subjects;
   KREF_CHECK(!subjects.empty(), request.verb, ": expected a run file, or an operation with --in");
+  KREF_CHECK(request.partial.empty() || subjects.size() == 1,
+             "--partial: expected one run or operation, found ", subjects.size());
+  KREF_CHECK(!request.block_kv || !request.partial.empty(),
+             "--block-kv: expected with --partial, whose keys a block it tells");
   bool operation = false;
   for (const std::string& subject : subjects) {
     if (names_operation(subject)) {
@@ -111,6 +151,7 @@ void check_subjects(const Request& request) {
              ": an operation stands alone, found ", subjects.size(), " arguments");
   if (operation) {
     for (const Assignment& d : request.dtype) {
+      if (names_partial(request, d)) continue;
       const auto same = [&](const Assignment& a) { return a.name == d.name; };
       KREF_CHECK(std::any_of(request.in.begin(), request.in.end(), same) ||
                      std::any_of(request.actual.begin(), request.actual.end(), same),
@@ -118,8 +159,29 @@ void check_subjects(const Request& request) {
     }
     return;
   }
-  KREF_CHECK(request.in.empty() && request.actual.empty() && request.dtype.empty(), request.verb,
+  const bool typed = std::any_of(request.dtype.begin(), request.dtype.end(),
+                                 [&](const Assignment& d) { return !names_partial(request, d); });
+  KREF_CHECK(request.in.empty() && request.actual.empty() && !typed, request.verb,
              ": --in, --actual and --dtype go with the name of an operation, not with a run file");
+}
+
+std::optional<PartialStates> read_partials(const Request& request) {
+  if (request.partial.empty()) return std::nullopt;
+  PartialStates out;
+  out.block = request.block_kv;
+  Files files;
+  for (const std::string& text : request.partial) {
+    for (const auto& [name, array] : partials_of(files, text)) {
+      KREF_CHECK(!out.arrays.contains(name), "--partial ", name, " is given twice");
+      const std::string full = std::string(kPartial) + name;
+      out.arrays.emplace(name, array->array(hint_of(request, full)));
+    }
+  }
+  for (const Assignment& d : request.dtype) {
+    KREF_CHECK(!names_partial(request, d) || out.arrays.contains(d.name.substr(kPartial.size())),
+               "--dtype ", d.name, ": no partial result of that name is given");
+  }
+  return out;
 }
 
 Run assemble(const Request& request, const std::string& subject) {

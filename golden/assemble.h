@@ -6,6 +6,7 @@
 #include <string>
 
 #include "golden/command_line.h"
+#include "golden/partial.h"
 #include "golden/run.h"
 
 namespace kref {
@@ -23,6 +24,10 @@ void check_subjects(const Request& request);
 // The run of one subject, not yet validated. --set, --mesh and the specs replace what a run file
 // says. Error for a bad file or option.
 Run assemble(const Request& request, const std::string& subject);
+
+// What --partial and --block-kv give; nothing without --partial. Error for a bad file, an array
+// of another name, one given twice, and a --dtype of one that is not given.
+std::optional<PartialStates> read_partials(const Request& request);
 
 // NAME=FILE[:MEMBER] taken apart: the whole text is FILE when there is a file of that name.
 struct Place {

@@ -5,6 +5,7 @@
 #include "golden/attention_options.h"
 #include "golden/cost.h"
 #include "golden/dims.h"
+#include "golden/partial.h"
 #include "golden/probe.h"
 #include "kernels/flash_attention.h"
 
@@ -104,6 +105,12 @@ Operation attention_operation() {
            "element of o; see golden/attention_bound.h.",
            "`run --probe uniform|select|position` makes up inputs whose o is an exact integer or "
            "dyadic number: means, one end of what a row sees, or one key of it.",
+           "`check --partial FILE` judges what a kernel held after each of N key blocks too, and "
+           "names the first one at which a value departs: o [N, B, H, T, E] (as o; any float type) "
+           "and perhaps lse [N, B, H, T], or unnormalised acc [N, B, H, T, E], m and l [N, B, H, "
+           "T] "
+           "(natural). Rows that have seen no key yet are not judged; sinks are in all, the last "
+           "or none of the states.",
            "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition. A mesh "
            "is "
            "refused in this version."},
@@ -117,6 +124,7 @@ Operation attention_operation() {
       .expect = expect_attention,
       .price = price_attention_run,
       .probe = probe_attention,
+      .judge_partials = judge_attention_partials,
   };
 }
 

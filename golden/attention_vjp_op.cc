@@ -108,6 +108,7 @@ Operation attention_vjp_operation() {
   op.compute = compute;
   op.expect = expect_attention_vjp;
   op.price = nullptr;
+  op.judge_partials = nullptr;
   return op;
 }
 

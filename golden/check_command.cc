@@ -18,6 +18,7 @@ constexpr std::size_t kReportLines = 25;
 struct Judged {
   std::string op;
   std::vector<Verdict> verdicts;
+  std::optional<PartialVerdict> partial = {};
 };
 
 struct Totals {
@@ -35,14 +36,25 @@ Totals totals_of(const Judged& judged) {
   return t;
 }
 
+bool is_ok(const Judged& judged) {
+  return totals_of(judged).wrong == 0 && (!judged.partial || judged.partial->ok());
+}
+
 Judged judge_run(const Request& request, const std::string& subject) {
+  const std::optional<PartialStates> states = read_partials(request);
   const Run run = assemble(request, subject);
   const Operation& operation = find_operation(run.op);
   operation.validate(run, true);
+  if (states && operation.judge_partials == nullptr) {
+    refuse_run(run,
+               "--partial is given, but only attention and decode_attention have partial "
+               "results");
+  }
   Judged judged{run.op, {}};
   for (const Expectation& expected : operation.expect(run)) {
     judged.verdicts.push_back(judge(expected, run.out.at(expected.output)));
   }
+  if (states) judged.partial = operation.judge_partials(run, *states, judged.verdicts);
   return judged;
 }
 
@@ -62,26 +74,42 @@ std::size_t append_lines(const std::string& text, std::size_t most, std::string&
 std::string reports(const Judged& judged) {
   std::size_t wrong = 0, used = 0;
   for (const Verdict& v : judged.verdicts) wrong += v.ok() ? 0 : 1;
-  std::string out;
+  std::string out, partial;
+  const std::size_t kept =
+      judged.partial
+          ? append_lines(partial_report(*judged.partial, wrong == 0), kReportLines, partial)
+          : 0;
   for (const Verdict& v : judged.verdicts) {
     if (v.ok()) continue;
     --wrong;
-    used += append_lines(report(v), kReportLines - used - wrong, out);
+    used += append_lines(report(v), kReportLines - kept - used - wrong, out);
   }
-  return out;
+  return out + partial;
+}
+
+std::string fraction(double ratio) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", ratio);
+  return detail::cat("largest error ", text, " of its bound");
 }
 
 std::string text_of(const std::string& subject, const Judged& judged, bool quiet) {
   const Totals t = totals_of(judged);
-  if (t.wrong == 0 && quiet) return "";
-  char ratio[32];
-  std::snprintf(ratio, sizeof ratio, "%.3g", t.ratio);
+  const bool ok = is_ok(judged);
+  if (ok && quiet) return "";
   const std::string named = subject == judged.op ? subject : subject + ": " + judged.op;
-  std::string line = detail::cat(t.wrong == 0 ? "ok        " : "MISMATCH  ", named, ": ",
-                                 t.elements, " of ", t.elements, " elements compared, ");
+  std::string line = detail::cat(ok ? "ok        " : "MISMATCH  ", named, ": ", t.elements, " of ",
+                                 t.elements, " elements compared, ");
   if (t.wrong > 0) line += detail::cat(t.wrong, " wrong, ");
-  line += detail::cat("largest error ", ratio, " of its bound\n");
-  return line + reports(judged);
+  line += fraction(t.ratio);
+  if (!ok) return line + "\n" + reports(judged);
+  if (judged.partial) {
+    const PartialVerdict& p = *judged.partial;
+    line += detail::cat("; after ", p.blocks, " key blocks ", p.elements, " elements right, ",
+                        fraction(p.ratio));
+    if (p.unseen > 0) line += detail::cat(", ", p.unseen, " rows without a key not judged");
+  }
+  return line + "\n";
 }
 
 nlohmann::ordered_json head(const std::string& subject, const std::string& op, const char* verdict,
@@ -94,7 +122,7 @@ nlohmann::ordered_json head(const std::string& subject, const std::string& op, c
 
 std::string json_of(const std::string& subject, const Judged& judged) {
   const Totals t = totals_of(judged);
-  const bool ok = t.wrong == 0;
+  const bool ok = is_ok(judged);
   nlohmann::ordered_json out = head(subject, judged.op, ok ? "ok" : "mismatch", ok ? 0 : 1);
   out["compared"] = t.elements;
   out["elements"] = t.elements;
@@ -102,6 +130,7 @@ std::string json_of(const std::string& subject, const Judged& judged) {
   out["largest_error"] = number_json(t.ratio);
   out["outputs"] = nlohmann::ordered_json::array();
   for (const Verdict& v : judged.verdicts) out["outputs"].push_back(to_json(v));
+  if (judged.partial) out["partial"] = to_json(*judged.partial);
   return json_line(out);
 }
 
@@ -121,7 +150,7 @@ int check_one(const Request& request, const std::string& subject) {
     }
     return failure.status;
   }
-  const bool ok = totals_of(judged).wrong == 0;
+  const bool ok = is_ok(judged);
   if (!request.json) {
     print(text_of(subject, judged, request.quiet));
   } else if (!ok || !request.quiet) {

@@ -12,6 +12,7 @@ namespace kref {
 namespace {
 
 constexpr int kMostThreads = 1024;
+constexpr int kMostKeys = 0x7fffffff;
 
 constexpr const char* kFooter =
     R"(Exit status: 0 every output matches, 1 at least one mismatch, 2 the request is wrong,
@@ -28,7 +29,14 @@ its bound; under a mismatch what is wrong and where. --json: one object a line w
     first_wrong_tiles (tile, wrong, elements, device), pattern, detail,
     worst (element, index, expected, actual, bound, fraction, tile, step, device),
   error: the message, in place of what follows exit.
-Numbers that are not finite are the strings "nan", "inf", "-inf".)";
+Numbers that are not finite are the strings "nan", "inf", "-inf".
+With --partial FILE (.npz, .safetensors, or .npy of o) an attention names the block of keys at which
+a value departs first: o [N, ..o] and lse [N, ..lse] after each of N blocks, as if there were no more
+keys, or acc [N, ..o], m and l [N, ..lse] before the division. --dtype partial.o=bf16 is for them.
+  kref check run.safetensors --partial states.npz --block-kv 128
+A wrong partial result is a mismatch, also where the outputs are right. --json: under the key partial
+  blocks, block_keys, elements, wrong, largest_error, unseen_rows (not judged), sinks, first (state,
+  index, block, keys, expected, actual, bound, wrong), worst: list of output, index, judged, departs.)";
 
 constexpr const char* kRunFooter =
     R"(Writes by the name of FILE: .safetensors a run file with inputs, options and outputs (its
@@ -208,6 +216,12 @@ ParsedLine parse_command_line(int argc, const char* const* argv) {
   for (CLI::App* sub : {check, run, list, describe, cost, version}) {
     sub->add_flag("--json", request.json, "one JSON object a line");
   }
+  add_repeated(*check, "--partial", request.partial, "FILE|NAME=FILE[:MEMBER]",
+               "what an attention held after each key block: o, lse, or acc, m, l");
+  add_single(*check, "--block-kv", "N", "keys a block of --partial, where they do not divide S",
+             [&](const std::string& text) {
+               request.block_kv = static_cast<int>(natural("--block-kv", text, 1, kMostKeys));
+             });
   check->add_flag("--quiet", request.quiet, "print nothing for runs that are ok");
   run->add_flag("--quiet", request.quiet, "print nothing");
 

@@ -24,6 +24,8 @@ struct Request {
   std::vector<Assignment> in_spec, out_spec;  // NAME=SPEC
   std::vector<Assignment> shape;              // NAME=bf16[2,3]: an input of which no more is known
   std::vector<std::string> out;               // FILE or NAME=FILE[:MEMBER]
+  std::vector<std::string> partial;           // of check: FILE, or NAME=FILE[:MEMBER]
+  std::optional<int> block_kv;                // of check: keys a partial result
   std::optional<std::string> probe;           // of run: uniform, select, position
   std::optional<std::string> mesh;
   std::optional<int> threads;

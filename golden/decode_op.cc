@@ -6,6 +6,7 @@
 #include "golden/attention_op.h"
 #include "golden/attention_options.h"
 #include "golden/cost.h"
+#include "golden/partial.h"
 #include "golden/probe.h"
 #include "golden/run_launch.h"
 #include "sharding/batch_sharded_decode.h"
@@ -122,6 +123,8 @@ Operation decode_operation() {
                 "leave as q came. Nothing is summed over devices: the numbers are those of one.",
                 "`run --probe uniform|select|position` makes up inputs whose o is an exact integer "
                 "or dyadic number: means, one end of the cache, or one key of it.",
+                "`check --partial FILE` judges what a kernel held after each key block too, as of "
+                "attention, without the dimension T.",
                 "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition."},
       .sources = {"jax.experimental.pallas.ops.tpu.paged_attention (lengths, soft cap)",
                   "ragged paged attention of tpu-inference (windows, the new token in place)"},
@@ -130,6 +133,7 @@ Operation decode_operation() {
       .expect = expect_decode,
       .price = price_decode_run,
       .probe = probe_decode,
+      .judge_partials = judge_decode_partials,
   };
 }
 

@@ -19,6 +19,9 @@ struct ClockOptions;   // sharding/virtual_clock.h
 struct Cost;           // sharding/cost_model.h
 struct MeshLinks;      // sharding/slice.h
 enum class ProbeKind;  // golden/probe.h
+struct PartialStates;  // golden/partial.h
+struct PartialVerdict;
+struct Verdict;  // golden/judge.h
 
 // One tensor of an operation, for people and for the shape check.
 struct TensorRule {
@@ -73,6 +76,12 @@ struct Operation {
   // What the virtual clock makes of the devices that `compute` launches (run_launch.h) where the
   // run has a mesh; under ShapesOnly, too. Null: it launches none, and the clock goes by the price.
   ClockOptions (*clock)(const Run& run) = nullptr;
+
+  // Judges what a kernel held after each block of keys, for `check --partial` (golden/partial.h).
+  // `run` has been validated with outputs, of which `outputs` are the verdicts. Null: there are no
+  // partial results.
+  PartialVerdict (*judge_partials)(const Run& run, const PartialStates& states,
+                                   const std::vector<Verdict>& outputs) = nullptr;
 };
 
 // Every operation of this build, in the order in which `list` prints them.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`kref check` as a user meets it: lines, JSON, separate arrays, options, errors by name."""
+import array
 import json
 import struct
 import sys
@@ -125,6 +126,78 @@ class Check(CommandTest):
         self.refused("check", "matmul", *given, "--dtype", "x=f32", mentions="x.npy")
         self.refused("check", "matmul", *given, "--dtype", "x=bf17", mentions="unknown element type 'bf17'")
         self.refused("check", "matmul", *given, "--dtype", "w=bf16", mentions="--dtype w")
+
+    def partials(self, run, change=lambda values: None):
+        """The outputs of a run as those of its one block of keys: o in a file as V2, lse in another."""
+        meta, tensors = read(run)
+        o, lse = tensors["out.o"], tensors["out.lse"]
+        self.assertEqual((o[0], lse[0]), ("BF16", "F32"))
+        values = array.array("H", o[2])
+        change(values)
+        write_npy(self.tmp / "o.npy", "<V2", [1, *o[1]], values.tobytes())
+        write(self.tmp / "lse.safetensors", {}, {"lse": ("F32", [1, *lse[1]], lse[2])})
+        return ["--partial", self.tmp / "o.npy", "--partial", self.tmp / "lse.safetensors", "--dtype", "partial.o=bf16"]
+
+    def test_partial_results(self):
+        run = self.bf16_attention()
+        right = self.partials(run)
+        code, out, err = kref("check", run, *right)
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"^ok .* of its bound; after 1 key blocks \d+ elements right, largest error \S+ of its bound")
+        given = ["--partial", f"o={self.tmp}/o.npy", "--partial", f"lse={self.tmp}/lse.safetensors:lse", *right[4:]]
+        self.assertEqual(kref("check", run, *given)[::2], (0, ""))
+
+        def flip(values):
+            values[7] ^= 0x8000
+        wrong = self.partials(run, flip)
+        code, out, err = kref("check", run, *wrong)
+        self.assertEqual((code, err), (1, ""))
+        lines = out.splitlines()
+        self.assertIn("MISMATCH", lines[0])
+        self.assertNotIn("wrong", lines[0])
+        self.assertRegex(lines[1], r"^  partial results: 1 of \d+ elements wrong, though the outputs are right$")
+        self.assertIn("first depart at key block 0 (keys 0..", lines[2])
+        partial = json.loads(kref("check", "--json", run, *wrong)[1])["partial"]
+        self.assertEqual((partial["blocks"], partial["wrong"], partial["first"]["block"]), (1, 1, 0))
+        self.assertEqual(partial["worst"], [])
+
+    def test_partial_results_of_a_wrong_run(self):
+        run = self.bf16_attention()
+        states = self.partials(run)
+        meta, tensors = read(run)
+        for name in ("out.o", "out.lse"):
+            dtype, shape, raw = tensors[name]
+            tensors[name] = (dtype, shape, b"\x77" * len(raw))
+        bad = self.tmp / "wrong.safetensors"
+        write(bad, meta, tensors)
+        code, out, _ = kref("check", bad, *states)
+        lines = out.splitlines()
+        self.assertEqual(code, 1)
+        self.assertLessEqual(len(lines), 26)
+        self.assertRegex(lines[-1], "partial results: all .* are right: the fault lies behind the last key block")
+
+    def test_partial_results_are_refused_by_name(self):
+        run = self.bf16_attention()
+        right = self.partials(run)
+        self.refused("check", run, *right[:4], mentions="--dtype")
+        self.refused("check", run, *right, "--block-kv", "0", mentions="--block-kv '0'")
+        self.refused("check", run, *right, "--block-kv", "1", mentions="partial.o has N = 1 states, expected")
+        self.refused("check", run, *right, *right[:2], mentions="--partial o is given twice")
+        self.refused("check", run, *right, "--dtype", "partial.m=f32", mentions="--dtype partial.m: no partial result")
+        self.refused("check", run, *right, "--dtype", "q=bf16", mentions="--dtype go with the name of an operation")
+        self.refused("check", run, run, *right, mentions="--partial: expected one run or operation, found 2")
+        self.refused("check", run, "--block-kv", "8", mentions="--block-kv: expected with --partial")
+        self.refused("check", GOOD, *right, mentions="only attention and decode_attention have partial results")
+        self.refused("check", run, "--partial", GOOD, mentions="--partial: array 'in.x' is none of o, lse, acc, m, l")
+        self.refused("check", run, "--partial", self.tmp / "none.npy", mentions="none.npy")
+        self.refused("check", run, "--partial", f"o={GOOD}:in.x", mentions="has rank 2, expected 5: [N, B, H, T, E]")
+
+    def bf16_attention(self):
+        for file in sorted(RUNS.glob("attention/*.safetensors")):
+            meta, tensors = read(file)
+            if tensors["out.o"][0] == "BF16" and "out.lse" in tensors and "layout" not in meta["set"]:
+                return file
+        self.fail("there is no such run")
 
     def test_set(self):
         for value in ("f32", '"f32"'):
