@@ -19,12 +19,15 @@ struct ProductWork {
   Index tile_m = 0, tile_n = 0, tile_k = 0;
 };
 
-// Attention between projections.
+// Attention between projections, or its gradients from o, lse and their cotangents.
 struct AttentionWork {
   Index batch = 0, heads = 0, kv_heads = 0, queries = 0, depth = 0, width = 0;
   double keys = 0;     // of one sequence, on average
   double visible = 1;  // of all pairs of a row and a key
   DType type = DType::kF32, kv_type = DType::kF32;
+  bool soft_cap = false;       // a tanh beside the exp of each score
+  bool backward = false;       // the gradients
+  bool bias_gradient = false;  // of backward: scores are formed once more for that of the bias
 };
 
 class WorkMeter {
@@ -51,7 +54,7 @@ class MeterScope {
 // have shape and element type, and no memory: products, attention, local arithmetic and collectives
 // check what they are given, meet, tell their meter, and touch no element. Large programs run so to
 // be priced. Grids run as ever: what a kernel of one's own computes needs memory. Lengths are
-// looked at, and made outside; flash_attention_vjp and sequence_sharded_decode are refused.
+// looked at, and made outside; sequence_sharded_decode is refused.
 class ShapesOnly {
  public:
   explicit ShapesOnly(bool on = true);

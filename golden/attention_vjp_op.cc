@@ -3,6 +3,7 @@
 
 #include "golden/attention_options.h"
 #include "golden/attention_vjp_bound.h"
+#include "golden/cost.h"
 #include "golden/dims.h"
 #include "kernels/flash_attention_vjp.h"
 
@@ -99,6 +100,8 @@ Operation attention_vjp_operation() {
       "be rounded to that type before products, and o to out_dtype: the bound covers it.",
       "The bound follows the errors of scores, exp, sums and the difference dp - delta into each "
       "element; see golden/attention_vjp_bound.h.",
+      "`cost` prices two steps: a forward pass that leaves o and lse, and the gradients, five "
+      "products (s, dp, dv, dq, dk) of what is seen; those of a bias form s and dp once more.",
       "`run` computes with the SIMD kernel in f32; inputs in F64 with the definition. A mesh is "
       "refused in this version."};
   op.sources = {"jax.vjp of jax.nn.dot_product_attention",
@@ -107,7 +110,7 @@ Operation attention_vjp_operation() {
   op.validate = validate;
   op.compute = compute;
   op.expect = expect_attention_vjp;
-  op.price = nullptr;
+  op.price = price_attention_vjp_run;
   op.judge_partials = nullptr;
   return op;
 }

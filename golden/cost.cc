@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "golden/attention_options.h"
 #include "golden/file_text.h"
 #include "golden/nearest.h"
 
@@ -55,11 +56,19 @@ void complete(Run& run, std::set<std::string> unknown) {
     }
     fill("lengths", cache.extent(1));
   }
-  if (run.op == "attention" && has("q", 4) && has("k", 4)) {
+  const bool backward = run.op == "attention.vjp";
+  if ((run.op == "attention" || backward) && has("q", 4) && has("k", 4)) {
     const auto layout = run.set.find("layout");
     const std::size_t tokens = layout != run.set.end() && *layout == "BTHD" ? 1 : 2;
     fill("q_lengths", run.in.at("q").extent(tokens));
     fill("kv_lengths", run.in.at("k").extent(tokens));
+    if (backward && has("v", 4) && !run.in.contains("ct.o")) {
+      const Array q = run.in.at("q");
+      std::vector<Index> shape(q.shape().begin(), q.shape().end());
+      shape[3] = run.in.at("v").extent(3);
+      const DType type = Options(run).dtype("out_dtype", kFloatTypes).value_or(q.dtype());
+      run.in.emplace("ct.o", shape_only("ct.o", type, shape));
+    }
   }
 }
 

@@ -22,6 +22,8 @@ Cost price_ring_run(const Run& run, const MatmulRun& matmul, const RingPlan& pla
                     const MeshLinks& links);
 Cost price_collective_run(const Run& run, const MeshLinks& links);
 Cost price_attention_run(const Run& run, const MeshLinks& links);
+// attention.vjp: forward, which leaves o and lse, and the gradients.
+Cost price_attention_vjp_run(const Run& run, const MeshLinks& links);
 Cost price_decode_run(const Run& run, const MeshLinks& links);
 // mlp: forward; mlp.vjp: forward and backward, which a step of training takes.
 Cost price_mlp_run(const Run& run, const MeshLinks& links);
@@ -59,9 +61,10 @@ struct NamedShape {
 // The array of one: its elements are not there, unless they are integers or bools: 0. Error for
 // text that is no such thing.
 Array read_shape(const NamedShape& given);
-// Adds them to a run, and what follows from others and may be left out: w_out and ct.y of mlp,
-// lengths of decode_attention. Lengths of which the shape alone is known are all that fits: full
-// caches, all rows and keys. Error, as read_shape, and for an operand that is there.
+// Adds them to a run, and what follows from others and may be left out: w_out and ct.y of mlp, ct.o
+// of attention.vjp, lengths of decode_attention. Lengths of which the shape alone is known are all
+// that fits: full caches, all rows and keys. Error, as read_shape, and for an operand that is
+// there.
 void add_shapes(Run& run, const std::vector<NamedShape>& shapes);
 
 // A table for people; the same as JSON: run, op, chip, slice, mesh, links, steps, seconds, axes,

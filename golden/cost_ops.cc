@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dsl/work_meter.h"
-#include "golden/attention_op.h"
+#include "golden/attention_vjp_op.h"
 #include "golden/collective_run.h"
 #include "golden/cost.h"
 #include "golden/decode_op.h"
@@ -41,6 +41,50 @@ Index length_of(const Run& run, const char* name, Index b, Index whole) {
   const auto at = run.in.find(name);
   return at == run.in.end() ? whole
                             : at->second.elements<std::int32_t>()[static_cast<std::size_t>(b)];
+}
+
+// Bias, mask, segments, lengths and sinks are read once as they are, whatever broadcasts them.
+double input_bytes(const Run& run) {
+  double bytes = 0;
+  for (const auto& [name, array] : run.in) {
+    const bool counted = name == "q" || name == "k" || name == "v" || name.starts_with("ct.");
+    if (!counted) bytes += static_cast<double>(array.bytes());
+  }
+  return bytes;
+}
+
+// Forward.
+AttentionCost attention_cost(const Run& run, const AttentionRun& a) {
+  // Rows past q_lengths and keys past kv_lengths are neither read nor multiplied. Without lengths
+  // one sequence is as another, however many there are.
+  const bool alike = !run.in.contains("q_lengths") && !run.in.contains("kv_lengths");
+  const Index sequences = alike ? std::min<Index>(a.batches, 1) : a.batches;
+  const auto batch = static_cast<double>(a.batches);
+  double rows = 0, keys = 0, pairs = 0;  // of a sequence, on average
+  for (Index b = 0; b < sequences; ++b) {
+    const Index own_rows = length_of(run, "q_lengths", b, a.queries);
+    const Index own_keys = length_of(run, "kv_lengths", b, a.keys);
+    rows += static_cast<double>(own_rows), keys += static_cast<double>(own_keys);
+    pairs += visible_pairs(a.options, a.queries, a.keys, own_rows, own_keys);
+  }
+  for (double* sum : {&rows, &keys, &pairs})
+    *sum /= static_cast<double>(std::max<Index>(sequences, 1));
+  AttentionCost cost{.batch = batch,
+                     .heads = static_cast<double>(a.heads),
+                     .kv_heads = static_cast<double>(a.groups),
+                     .queries = rows,
+                     .keys = keys,
+                     .depth = static_cast<double>(a.depth),
+                     .width = static_cast<double>(a.width),
+                     .type = a.dtype(),
+                     .kv_type = a.dtype()};
+  cost.soft_cap = a.options.soft_cap.has_value();
+  if (rows * keys > 0) cost.visible = pairs / (rows * keys);
+  // o is written past q_lengths, too.
+  cost.other_bytes = input_bytes(run) + batch * (static_cast<double>(a.queries) - rows) *
+                                            cost.heads * cost.width *
+                                            static_cast<double>(size_of(a.dtype()));
+  return cost;
 }
 
 }  // namespace
@@ -103,42 +147,34 @@ Cost price_collective_run(const Run& run, const MeshLinks& links) {
 
 Cost price_attention_run(const Run& run, const MeshLinks& links) {
   refuse_attention_mesh(run);
-  const AttentionRun a = read_attention(run);
-  // Rows past q_lengths and keys past kv_lengths are neither read nor multiplied. Without lengths
-  // one sequence is as another, however many there are.
-  const bool alike = !run.in.contains("q_lengths") && !run.in.contains("kv_lengths");
-  const Index sequences = alike ? std::min<Index>(a.batches, 1) : a.batches;
-  const auto batch = static_cast<double>(a.batches);
-  double rows = 0, keys = 0, pairs = 0;  // of a sequence, on average
-  for (Index b = 0; b < sequences; ++b) {
-    const Index own_rows = length_of(run, "q_lengths", b, a.queries);
-    const Index own_keys = length_of(run, "kv_lengths", b, a.keys);
-    rows += static_cast<double>(own_rows), keys += static_cast<double>(own_keys);
-    pairs += visible_pairs(a.options, a.queries, a.keys, own_rows, own_keys);
-  }
-  for (double* sum : {&rows, &keys, &pairs})
-    *sum /= static_cast<double>(std::max<Index>(sequences, 1));
-  AttentionCost cost{.batch = batch,
-                     .heads = static_cast<double>(a.heads),
-                     .kv_heads = static_cast<double>(a.groups),
-                     .queries = rows,
-                     .keys = keys,
-                     .depth = static_cast<double>(a.depth),
-                     .width = static_cast<double>(a.width),
-                     .type = a.dtype(),
-                     .kv_type = a.dtype()};
-  if (rows * keys > 0) cost.visible = pairs / (rows * keys);
-  // Bias, mask, segments, lengths and sinks are read once as they are, whatever broadcasts them.
-  for (const auto& [name, array] : run.in) {
-    if (name != "q" && name != "k" && name != "v") {
-      cost.other_bytes += static_cast<double>(array.bytes());
-    }
-  }
-  // o is written past q_lengths, too.
-  cost.other_bytes += batch * (static_cast<double>(a.queries) - rows) * cost.heads * cost.width *
-                      static_cast<double>(size_of(a.dtype()));
   Cost priced;
+  priced.steps.push_back(attention_step("attend", links, attention_cost(run, read_attention(run))));
+  return priced;
+}
+
+Cost price_attention_vjp_run(const Run& run, const MeshLinks& links) {
+  refuse_attention_mesh(run);
+  const AttentionRun a = read_attention_vjp(run).primal;
+  AttentionCost cost = attention_cost(run, a);
+  const double batch = cost.batch, element = static_cast<double>(size_of(a.dtype()));
+  const double lse = 4 * batch * cost.heads * static_cast<double>(a.queries);
+  Cost priced;
+  cost.other_bytes += lse;
   priced.steps.push_back(attention_step("attend", links, cost));
+
+  cost.backward = true, cost.bias_gradient = run.in.contains("bias");
+  cost.other_bytes = input_bytes(run) * (cost.bias_gradient ? 2 : 1);
+  for (const char* name : {"bias", "sinks"}) {
+    const auto at = run.in.find(name);
+    if (at != run.in.end()) cost.other_bytes += static_cast<double>(at->second.bytes());
+  }
+  if (run.in.contains("ct.lse")) cost.other_bytes += batch * cost.heads * cost.queries * 4;
+  // Gradients of what lies past the lengths are written, too.
+  cost.other_bytes +=
+      batch * cost.heads * (static_cast<double>(a.queries) - cost.queries) * cost.depth * element;
+  cost.other_bytes += batch * cost.kv_heads * (static_cast<double>(a.keys) - cost.keys) *
+                      (cost.depth + cost.width) * element;
+  priced.steps.push_back(attention_step("gradients", links, cost));
   return priced;
 }
 
@@ -176,7 +212,8 @@ Cost price_decode_run(const Run& run, const MeshLinks& links) {
                                        .depth = static_cast<double>(d.depth),
                                        .width = static_cast<double>(d.width),
                                        .type = d.dtype(),
-                                       .kv_type = d.dtype()}));
+                                       .kv_type = d.dtype(),
+                                       .soft_cap = d.options.soft_cap.has_value()}));
   exchange("all_to_all of o, batch to heads", d.width);
   return cost;
 }

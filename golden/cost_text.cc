@@ -52,6 +52,7 @@ nlohmann::ordered_json step_json(const CostStep& step) {
   } else {
     out["flops"] = step.unit.flops;
     out["hbm_bytes"] = step.unit.hbm_bytes;
+    if (step.unit.transcendentals > 0) out["transcendentals"] = step.unit.transcendentals;
     out["compute_seconds"] = step.unit.compute;
     out["hbm_seconds"] = step.unit.hbm;
     out["vmem_seconds"] = step.unit.vmem;

@@ -224,6 +224,7 @@ void tell(const DecodeInputs& in, const Sizes& n, const DecodeOptions& options) 
   }
   if (n.batches > 0) work.keys /= static_cast<double>(n.batches);
   work.type = work.kv_type = in.q.dtype;
+  work.soft_cap = options.soft_cap.has_value();
   meter->attention(work);
 }
 

@@ -58,6 +58,7 @@ void flash_attention(const AttentionInputs& given, const MutableArrayRef& o_give
     work.depth = n.depth, work.width = n.width;
     work.visible = visible_share(options, n.queries, n.keys);
     work.type = in.q.dtype, work.kv_type = in.k.dtype;
+    work.soft_cap = options.soft_cap.has_value();
     meter->attention(work);
   }
   if (n.batches * n.heads * n.queries == 0 || detail::shapes_only()) return;

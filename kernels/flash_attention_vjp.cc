@@ -10,6 +10,7 @@
 #include "dsl/work_meter.h"
 #include "kernels/attention_check.h"
 #include "kernels/attention_vjp_grid.h"
+#include "kernels/attention_work.h"
 #include "kernels/flash_attention_grid.h"
 #include "kernels/tile_ops.h"
 
@@ -90,7 +91,7 @@ Call checked(const AttentionInputs& in, const AttentionCotangents& ct,
   KREF_CHECK(!out.sinks || in.sinks, kWho, ": dsinks are asked for, but there are no sinks");
   if (out.bias) check_output("dbias", *out.bias, *in.bias);
   if (out.sinks) check_output("dsinks", *out.sinks, *in.sinks);
-  check_overlaps(c);
+  if (!detail::shapes_only()) check_overlaps(c);
   return c;
 }
 
@@ -207,15 +208,33 @@ void run(const Call& c, const AttentionOptions& options, const AttentionTile& t)
   if (c.out.sinks) detail::attention_vjp_sinks(x, *c.out.sinks);
 }
 
+// The gradients, and before them a forward pass where none has left o and lse.
+void tell(const Call& c, const AttentionOptions& options) {
+  WorkMeter* const meter = detail::work_meter();
+  if (meter == nullptr) return;
+  const AttentionSizes& n = c.n;
+  AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups};
+  work.queries = n.queries, work.keys = static_cast<double>(n.keys);
+  work.depth = n.depth, work.width = n.width;
+  work.visible = visible_share(options, n.queries, n.keys);
+  work.type = c.in.q.dtype, work.kv_type = c.in.k.dtype;
+  work.soft_cap = options.soft_cap.has_value();
+  if (!c.residuals) meter->attention(work);
+  work.backward = true, work.bias_gradient = c.out.bias.has_value();
+  meter->attention(work);
+}
+
 void backward(const AttentionInputs& in, const AttentionCotangents& ct,
               const std::optional<AttentionResiduals>& residuals,
               const AttentionGradientOutputs& out, const AttentionOptions& options,
               const AttentionTile& tile) {
-  detail::need_memory(kWho);
   Call c = checked(in, ct, residuals, out, options);
   AttentionSizes& n = c.n;
   const AttentionTile t =
       detail::checked_tile(kWho, tile, default_attention_vjp_tile(n.queries, n.keys), n);
+  tell(c, options);
+  if (detail::shapes_only()) return;
+  const MeterScope unmetered(nullptr);
   if (n.batches * n.heads * n.queries == 0) {
     for (const MutableArrayRef& a : {c.out.q, c.out.k, c.out.v}) clear(a);
     if (c.out.bias) clear(*c.out.bias);

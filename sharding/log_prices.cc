@@ -58,7 +58,10 @@ Roofline LogPrices::roofline(const AttentionWork& w) const {
                                                 .width = static_cast<double>(w.width),
                                                 .type = counted(w.type),
                                                 .kv_type = counted(w.kv_type),
-                                                .visible = w.visible});
+                                                .visible = w.visible,
+                                                .soft_cap = w.soft_cap,
+                                                .backward = w.backward,
+                                                .bias_gradient = w.bias_gradient});
 }
 
 Roofline LogPrices::roofline(const GridWork& w) const {

@@ -41,6 +41,7 @@ const char* Roofline::bound_by() const {
 
 Roofline& Roofline::operator+=(const Roofline& other) {
   flops += other.flops, hbm_bytes += other.hbm_bytes;
+  transcendentals += other.transcendentals;
   compute += other.compute, hbm += other.hbm, vmem += other.vmem, scalar += other.scalar;
   steps += other.steps, index_operations += other.index_operations;
   return *this;
@@ -78,14 +79,24 @@ Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
   KREF_CHECK(c.batch >= 0 && c.heads >= 0 && c.queries >= 0 && c.keys >= 0 && c.depth >= 0 &&
                  c.width >= 0 && c.query_block >= 0 && c.key_block >= 0 && c.other_bytes >= 0,
              "attention to be priced: a size is negative");
+  const bool tiled = c.query_block > 0 && c.key_block > 0;
+  KREF_CHECK(!c.backward || !tiled, "attention to be priced: blocks of a backward pass");
   Roofline r;
   const double scores = c.batch * c.heads * c.queries * c.keys * c.visible;
-  r.flops = 2 * scores * (c.depth + c.width);
+  const double both = c.depth + c.width;
+  const double passes = c.backward && c.bias_gradient ? 2 : 1;  // over the scores
+  // Of depth: s, and backward dq and dk; of width: p v, or backward dp and dv.
+  r.flops = 2 * scores * (passes * both + (c.backward ? 2 * c.depth + c.width : 0));
+  r.transcendentals = scores * passes * (c.soft_cap ? 2 : 1);
   // The MXU of an 8-bit cache multiplies in the type of q.
-  r.compute = r.flops / operation_rate(chip, c.type);
-  const double once = c.batch * c.heads * c.queries * (c.depth + c.width) * bytes_of(c.type);
-  const double cache = c.batch * c.kv_heads * c.keys * (c.depth + c.width) * bytes_of(c.kv_type);
-  const bool tiled = c.query_block > 0 && c.key_block > 0;
+  r.compute =
+      std::max(r.flops / operation_rate(chip, c.type), r.transcendentals / vector_rate(chip));
+  // Arrays like q and o: q, o; backward also do, dq. Like k and v: those two; backward also dk, dv.
+  const double arrays = c.backward ? 1 + passes : 1;
+  const double rows = c.batch * c.heads * c.queries;
+  const double once =
+      rows * (both * arrays * bytes_of(c.type) + (c.backward ? 4 * passes : 0));  // and lse
+  const double cache = c.batch * c.kv_heads * c.keys * both * arrays * bytes_of(c.kv_type);
   const double q_blocks = blocks(c.queries, c.query_block);
   const double k_blocks = blocks(c.keys, c.key_block);
   const double group = c.kv_heads > 0 ? c.heads / c.kv_heads : 1;
@@ -95,10 +106,10 @@ Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
   r.hbm = r.hbm_bytes / chip.hbm_rate;
   if (!tiled) return r;
   const double steps = c.batch * c.heads * q_blocks * k_blocks;
-  const double rows = block(c.queries, c.query_block), keys = block(c.keys, c.key_block);
+  const double q_block = block(c.queries, c.query_block), k_block = block(c.keys, c.key_block);
   r.vmem = steps * c.visible *
-           (rows * c.depth * bytes_of(c.type) + keys * (c.depth + c.width) * bytes_of(c.kv_type) +
-            2 * 4 * rows * (keys + c.width)) /
+           (q_block * c.depth * bytes_of(c.type) + k_block * both * bytes_of(c.kv_type) +
+            2 * 4 * q_block * (k_block + c.width)) /
            chip.vmem_rate;
   add_steps(r, chip, steps, 4 * index_work(4) + 4);
   return r;
@@ -107,6 +118,7 @@ Roofline attention_roofline(const Chip& chip, const AttentionCost& c) {
 Roofline grid_roofline(const Chip& chip, const GridCost& c, DType compute, int passes) {
   Roofline r;
   r.flops = static_cast<double>(c.flops);
+  r.transcendentals = static_cast<double>(c.transcendentals);
   const double vector = static_cast<double>(c.flops - c.product_flops + c.transcendentals);
   r.compute = std::max(static_cast<double>(c.product_flops) / operation_rate(chip, compute, passes),
                        vector / vector_rate(chip));

@@ -14,8 +14,9 @@ namespace kref {
 // Seconds of each unit of a chip.
 struct Roofline {
   double flops = 0;            // operations; a multiply-add counts 2
+  double transcendentals = 0;  // exp, tanh, ..: of the vector units, not among the flops
   double hbm_bytes = 0;        // to and from HBM
-  double compute = 0;          // the matrix units
+  double compute = 0;          // the matrix units, or the vector units where they take longer
   double hbm = 0;              // moving blocks between HBM and VMEM
   double vmem = 0;             // reading and writing blocks in VMEM
   double scalar = 0;           // the scalar unit: index maps of the grid
@@ -52,7 +53,8 @@ struct MatmulCost {
 // Error for sizes and tiles that are negative, and for a type that the chip does not multiply.
 Roofline matmul_roofline(const Chip& chip, const MatmulCost& cost);
 
-// Attention between projections: scores and their product with v.
+// Attention between projections: scores and their product with v. Or its gradients, which form the
+// scores again from the lse of the forward pass: s and dp = do v^T, then dv, dq and dk.
 struct AttentionCost {
   double batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0;
   double depth = 0, width = 0;  // of a head of q and k; of v
@@ -63,10 +65,15 @@ struct AttentionCost {
   double other_bytes = 0;  // of HBM, once: a bias, a mask
   // Rows of a q block, keys of a block; 0: k and v move once, no VMEM nor scalar time.
   double query_block = 0, key_block = 0;
+  bool soft_cap = false;       // a tanh beside the exp of each score
+  bool backward = false;       // the gradients; without blocks
+  bool bias_gradient = false;  // of backward: a second pass, which forms s and dp once more
 };
 
 // q, o and what else there is once; k and v once for all query heads that share them, or with
-// blocks once a q block. Error as matmul_roofline.
+// blocks once a q block. Backward: q, k, v, o, do, dq, dk and dv once, and of each row its lse in
+// f32; q, k, v, do and lse again for the gradient of the bias (which is other_bytes). Each visible
+// score takes an exp. Error as matmul_roofline, and for blocks of a backward pass.
 Roofline attention_roofline(const Chip& chip, const AttentionCost& cost);
 
 // A grid of the DSL, by what Grid::cost counted with its body. Products are of that type, f32 ones

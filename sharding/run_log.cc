@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding/run_log.h"
 
+#include <cstdio>
+
 #include "dsl/check.h"
 #include "sharding/device.h"
 
@@ -48,9 +50,12 @@ void DeviceLog::product(const ProductWork& w) {
 }
 
 void DeviceLog::attention(const AttentionWork& w) {
-  events_.push_back({.what = detail::cat("attention of ", w.batch, " x ", w.heads, " heads, ",
-                                         w.queries, " rows, ", w.keys, " keys"),
-                     .work = w});
+  char keys[32];  // an average: perhaps no whole number
+  std::snprintf(keys, sizeof keys, "%.6g", w.keys);
+  events_.push_back(
+      {.what = detail::cat(w.backward ? "gradients of " : "", "attention of ", w.batch, " x ",
+                           w.heads, " heads, ", w.queries, " rows, ", keys, " keys"),
+       .work = w});
 }
 
 void DeviceLog::charge(std::string what, LogEvent::Work work) {

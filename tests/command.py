@@ -82,3 +82,15 @@ class CommandTest(unittest.TestCase):
         for name, (_, shape, raw) in tensors.items():
             write_npy(self.tmp / f"{name.split('.')[1]}.npy", "<f4", shape, raw)
         return ["--in", f"x={self.tmp}/x.npy", "--in", f"y={self.tmp}/y.npy"]
+
+
+class CostTest(CommandTest):
+    def cost(self, *args):
+        code, out, err = kref("cost", *args, "--json")
+        self.assertEqual((code, err), (0, ""))
+        return json.loads(out)
+
+    def int32(self, name, values):
+        path = self.tmp / f"{name}.npy"
+        write_npy(path, "<i4", (len(values),), struct.pack(f"<{len(values)}i", *values))
+        return path
