@@ -68,6 +68,16 @@ void set_dimension(const std::string& who, Operand& o, std::size_t d, const Bloc
   o.cells[d] = size;
 }
 
+void set_pitch(Operand& o) {
+  o.even = o.elements == 0 && o.array.size() != 0;
+  for (std::size_t d = 0; d < o.rank() && o.even; ++d) {
+    o.even = o.array.extents[d] % o.block[d] == 0;
+    // The stride of a single block may be any number.
+    if (o.blocks[d] == 1) continue;
+    o.pitch[d] = o.block[d] * o.array.strides[d] * static_cast<Index>(o.element_bytes);
+  }
+}
+
 void check_mode(const std::string& who, const Operand& o, std::span<const BlockDim> block) {
   KREF_CHECK(o.mode.count >= 0 && o.mode.count <= 2, who, ": Buffered(", o.mode.count,
              "): only single (1) and double (2) buffering are supported");
@@ -118,13 +128,16 @@ Operand operand_of(const Program& program, const Declaration& declared, const ch
   }
   for (std::size_t d = 0; d < o.rank(); ++d) {
     const AxisExpr& e = o.map.exprs[d];
-    if (!e.constant()) o.axes |= 1u << e.axis();
+    if (e.constant()) continue;
+    o.axes |= 1u << e.axis();
+    if (e.same(AxisExpr(Axis{.id = e.axis()}))) o.plain |= 1u << d;
   }
   if (o.map.callable != nullptr) o.axes = ~0u;
   checked_product(who.c_str(), o.array.extents.data(), o.rank(),
                   static_cast<Index>(o.element_bytes));
   reach_of(who.c_str(), o.array);
   set_window(o, who);
+  set_pitch(o);
   return o;
 }
 

@@ -16,6 +16,7 @@ void for_runs(std::span<const Index> extents, const Index* a, const Index* b, F 
          (extents[outer - 1] == 1 || (a[outer - 1] == count && b[outer - 1] == count))) {
     count *= extents[--outer];
   }
+  if (outer == 0) return f(0, 0, count);
   Shape<kMaxRank> at{};
   Index oa = 0, ob = 0;
   while (true) {

@@ -32,14 +32,17 @@ struct Operand {
   Shape<kMaxRank> blocks{};  // how many block indices there are in each dimension
   // What visits are counted in: blocks, and elements of the array in Element dimensions.
   Shape<kMaxRank> cells{};
+  Shape<kMaxRank> pitch{};     // where `even`: bytes from one block to the next
   Shape<kMaxRank> window{};    // strides of a copied block: dense
   Index window_size = 1;       // its elements
   std::uint32_t squeezed = 0;  // bit d: dimension d
   std::uint32_t elements = 0;  // the same: an Element dimension
   Buffered mode;
   IndexMapData map;
+  std::uint32_t plain = 0;        // bit d: the index of dimension d is a coordinate
   std::uint32_t axes = 0;         // bit a: the block may move when axis a moves
   std::size_t element_bytes = 0;  // set with the array: the loop over steps wants no switch
+  bool even = false;              // every block is a whole one inside the array
   bool copies = false;            // shares memory with another operand: never viewed in place
   bool strided = false;           // elements of the last dimension lie apart: never viewed in place
   bool own_window = false;        // an input whose window a body may write

@@ -51,18 +51,24 @@ void Worker::check_guards(std::size_t id) {
              " wrote ", before ? "past the end" : "before the begin", " of its block");
 }
 
-void Worker::enter(std::size_t id) {
-  const Operand& o = program_.operands[id];
-  Window& w = windows_[id];
-  OperandView& v = view_store_[id];
+// Makes `next` the block: where it begins, and its part inside the array.
+void Worker::locate(const Operand& o, Window& w) {
   Index elements = 1, offset = 0, margin = 0;
-  bool edge = false;
+  if (o.even) {  // the rest is as it always is
+    for (std::size_t d = 0; d < o.rank(); ++d) {
+      w.block[d] = w.next[d];
+      offset += w.next[d] * o.pitch[d];
+    }
+    w.origin = static_cast<std::byte*>(o.array.data) + offset;
+    return;
+  }
+  w.edge = false;
   for (std::size_t d = 0; d < o.rank(); ++d) {
     const Index start = w.next[d] * o.unit[d] - o.low[d];
     const Index begin = std::max<Index>(start, 0);
     const Index extent =
         std::max<Index>(0, std::min(start + o.block[d], o.array.extents[d]) - begin);
-    edge = edge || extent != o.block[d];
+    w.edge = w.edge || extent != o.block[d];
     elements *= extent;
     offset += begin * o.array.strides[d];
     margin += (begin - start) * o.window[d];
@@ -71,10 +77,16 @@ void Worker::enter(std::size_t id) {
     w.margins[d] = begin - start;
   }
   const auto element = static_cast<Index>(o.element_bytes);
-  w.edge = edge;
   w.margin = margin * element;
   w.bytes = elements * element;
   w.origin = static_cast<std::byte*>(o.array.data) + offset * element;
+}
+
+void Worker::enter(std::size_t id) {
+  const Operand& o = program_.operands[id];
+  Window& w = windows_[id];
+  OperandView& v = view_store_[id];
+  locate(o, w);
   w.visiting = true;
   w.copied = false;
   w.touched = o.kind != Kind::kOut || (o.any_revisit() && come_back(id));
@@ -82,7 +94,7 @@ void Worker::enter(std::size_t id) {
     counts_[id].fetches += 1;
     counts_[id].bytes += w.bytes;
   }
-  if (o.writes()) visit(id);
+  if (o.writes() && (strictness_.visited != nullptr || o.map.callable != nullptr)) visit(id);
   if (strictness_.dry) return;
   const bool strict = strictness_.strict && !(strictness_.in_place && o.kind == Kind::kIn);
   if (o.copies || o.strided || o.own_window || strict) {
@@ -92,7 +104,7 @@ void Worker::enter(std::size_t id) {
   v.whole.data = v.inside.data = w.origin;
   v.whole.strides = v.inside.strides = o.array.strides.data() + o.batches;
   v.inside_ready = w.touched;
-  v.whole_ready = w.touched && !edge;
+  v.whole_ready = w.touched && !w.edge;
 }
 
 // An output block that was not used at all is poison as well.
@@ -168,7 +180,6 @@ void Worker::make_inside(std::size_t id) {
 void Worker::visit(std::size_t id) {
   const Operand& o = program_.operands[id];
   const Window& w = windows_[id];
-  if (strictness_.visited == nullptr && o.map.callable == nullptr) return;
   CellBox(o, w.block.data()).for_each(o, [&](Index cell) {
     if (o.map.callable != nullptr) {
       const Index begin = visits_.begin(id, cell);

@@ -97,6 +97,10 @@ Worker::Worker(const Program& program, const Strictness& strictness, Body body, 
       fill_pattern(v.whole.data, o.array.dtype, o.window_size, pattern(id));
     } else {
       moving_.push_back(static_cast<std::uint32_t>(id));
+      if (o.even) {
+        windows_[id].extents = o.block;
+        windows_[id].bytes = o.window_size * static_cast<Index>(o.element_bytes);
+      }
       if (o.writes()) outputs_ |= std::uint64_t{1} << id;
     }
   }
@@ -152,7 +156,9 @@ bool Worker::evaluate(const Operand& o, std::uint32_t moved, const Shape<kMaxRan
     const AxisExpr& e = o.map.exprs[d];
     const std::uint32_t axis = e.constant() ? 0 : 1u << e.axis();
     if (moved != ~0u && (axis & moved) == 0) continue;
-    block[d] = e(at);
+    // A test for divisors would become a division by 1, which is the longest part of a step that
+    // stores one number.
+    block[d] = (o.plain >> d & 1) != 0 ? at[e.axis()] : e(at);
     changed = changed || block[d] != before[d];
   }
   return changed;

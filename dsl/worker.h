@@ -107,6 +107,7 @@ class Worker : public StepData {
                 Shape<kMaxRank>& block);
   void visit(std::size_t id);
   void enter(std::size_t id);
+  static void locate(const Operand& o, Window& w);
   void leave(std::size_t id);
   void leave_all();
   void copy_in(std::size_t id);
