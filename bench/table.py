@@ -176,8 +176,11 @@ def grids(a):
                 times.setdefault("jnp", []).append(jnp.seconds(group, a.seconds))
         median = {who: statistics.median(t) for who, t in times.items()}
         theirs = f"{median['jnp'] / median['kref']:.2f}" if jnp.version else "-"
+        # A probe is its steps: the name says how many.
+        kind, _, count = group.split("/")[1].rpartition("_")
+        step = f"{1e9 * median['kref'] / int(count):>7.0f} ns a step" if kind == "probe" else ""
         print(f"{group:<32}{1e6 * median['kref']:>9.1f} us{median['raw'] / median['kref']:>8.2f}{theirs:>8}"
-              f"{1e6 * median['check']:>9.1f} us{median['check'] / median['kref']:>10.2f}", flush=True)
+              f"{1e6 * median['check']:>9.1f} us{median['check'] / median['kref']:>10.2f}{step}", flush=True)
 
 
 def attention(a):
