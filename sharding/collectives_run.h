@@ -60,19 +60,24 @@ struct Prepared {
   DType dtype = DType::kF32;
 };
 
-// Refuses what one device can see alone.
+// Refuses what one device can see alone, of an operand of that shape and type.
 template <class Op>
-Prepared prepare(const Op& op, const Device& device, const Array& x, CallSite where) {
+Prepared prepare_type(const Op& op, const Device& device, std::span<const Index> shape, DType dtype,
+                      CallSite where) {
   return at_call(where, [&] {
-    check_has_memory(x, cat(name_of_op(op), ": the operand"));
     check_groups(device.mesh(), op.axis_name, groups_of(op), group_sizes(op), name_of_op(op));
     Prepared out;
     out.group = replica_group(device.mesh(), op.axis_name, groups_of(op), device.index());
-    ResultType type = result_type(op, x.shape(), x.dtype(), out.group.size());
+    ResultType type = result_type(op, shape, dtype, out.group.size());
     out.shape = std::move(type.shape);
     out.dtype = type.dtype;
     return out;
   });
+}
+template <class Op>
+Prepared prepare(const Op& op, const Device& device, const Array& x, CallSite where) {
+  at_call(where, [&] { check_has_memory(x, cat(name_of_op(op), ": the operand")); });
+  return prepare_type(op, device, x.shape(), x.dtype(), where);
 }
 
 // A Pending whose done() is `finish`, which may hold what cannot be copied.
@@ -111,14 +116,16 @@ LoggedTransfer logged_transfer(const Op& op, const ReplicaGroup& group, const Ar
   return out;
 }
 
-// Whether members make a result that is the same on all of them in parts, one each, which all of
+// Whether n members make a result that is the same on all of them in parts, one each, which all of
 // them wait for. That second meeting costs more than to make everything alone while that moves
 // fewer bytes of the others than 128 KiB.
+inline bool worth_parts(std::size_t bytes, Index n) {
+  return n > 1 && bytes >= (std::size_t{128} << 10) / static_cast<std::size_t>(n - 1);
+}
 inline bool made_in_parts(const Prepared& p) {
-  const auto others = static_cast<std::size_t>(p.group.size() - 1);
-  if (others == 0 || shapes_only()) return false;
+  if (shapes_only()) return false;
   const Index elements = product(p.shape, 0, p.shape.size());
-  return static_cast<std::size_t>(elements) * size_of(p.dtype) >= (std::size_t{128} << 10) / others;
+  return worth_parts(static_cast<std::size_t>(elements) * size_of(p.dtype), p.group.size());
 }
 
 // Such a result in Exchange::common, once it is whole. It is nobody's own (Array::mutable_data).
@@ -128,11 +135,12 @@ inline Array common_array(const Prepared& p, std::shared_ptr<void> memory) {
 }
 
 // Posts x with what else must agree, as printed. `target`: memory of this device that the others
-// write, or none; it outlives the exchange.
+// write, or none; it outlives the exchange. `read`: what they read in the place of an x without
+// memory.
 template <class Op>
 std::unique_ptr<Exchange> post(const Op& op, std::string options, Device& device,
                                const ReplicaGroup& group, const Array& x, CallSite where,
-                               Array* target = nullptr) {
+                               Array* target = nullptr, const Array* read = nullptr) {
   Offer offer;
   offer.operation = name_of_op(op);
   offer.axes = op.axis_name;
@@ -141,7 +149,7 @@ std::unique_ptr<Exchange> post(const Op& op, std::string options, Device& device
   offer.dtype = x.dtype();
   offer.shape.assign(x.shape().begin(), x.shape().end());
   offer.where = where;
-  offer.data = x;
+  offer.data = read == nullptr ? x : *read;
   if (target != nullptr) {
     offer.target = target->mutable_data();
     offer.target_bytes = target->bytes();

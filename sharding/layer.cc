@@ -76,10 +76,11 @@ auto layer_map(const Mesh& mesh, const Arguments& given, const LayerOptions& opt
     if (backward && options.microbatches > 1) {
       detail::layer_accumulate(device, options, arrays, meter, where);
     } else {
-      layer_forward(device, options, arrays, backward ? nullptr : meter, where);
+      detail::layer_pass(device, options, forward_steps(options.plan), arrays,
+                         backward ? nullptr : meter, where);
       if (backward) {
         arrays.erase("y");
-        layer_backward(device, options, arrays, meter, where);
+        detail::layer_pass(device, options, backward_steps(options.plan), arrays, meter, where);
       }
     }
     std::vector<Array> made;

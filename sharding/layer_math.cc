@@ -68,8 +68,12 @@ void with_activation(Activation activation, F&& f) {
 
 Array of_type(const Array& x, DType dtype) { return x.dtype() == dtype ? x : converted(x, dtype); }
 
+DType product_type(const Array& x, const Array& y) {
+  return x.dtype() == y.dtype() ? x.dtype() : DType::kF32;
+}
+
 Array layer_product(const LayerStep& step, const Array& x, const Array& y) {
-  const DType type = x.dtype() == y.dtype() ? x.dtype() : DType::kF32;
+  const DType type = product_type(x, y);
   return matmul(of_type(x, type), of_type(y, type),
                 {.trans_x = step.trans_x, .trans_y = step.trans_y}, DType::kF32);
 }

@@ -10,8 +10,11 @@ namespace kref {
 // x, rounded once where it is of another element type.
 Array of_type(const Array& x, DType dtype);
 
-// x y, either stored transposed, in F32: the product of a step. Operands of two types are widened,
-// which changes no product.
+// The type in which the operands of a product are multiplied: operands of two types are widened to
+// F32, which changes no product.
+DType product_type(const Array& x, const Array& y);
+
+// x y, either stored transposed, in F32: the product of a step.
 Array layer_product(const LayerStep& step, const Array& x, const Array& y);
 
 // act(a), or act(a) * g where g is not null, rounded once to `hidden`; a and g are F32 of one

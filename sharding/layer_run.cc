@@ -6,18 +6,21 @@
 #include <cstring>
 #include <set>
 
+#include "dsl/work_meter.h"
 #include "sharding/layer_math.h"
 #include "sharding/local_math.h"
+#include "sharding/product_sum.h"
 
 namespace kref {
 namespace {
 
-// Runs a list of steps on one device's arrays.
+// Runs a list of steps on one device's arrays. alike: all devices of the launch run the same.
 class Runner {
  public:
   Runner(Device& device, const LayerOptions& options, LayerArrays& arrays, LayerMeter* meter,
-         CallSite where)
-      : device_(device),
+         CallSite where, bool alike)
+      : alike_(alike),
+        device_(device),
         options_(options),
         arrays_(arrays),
         meter_(meter),
@@ -25,6 +28,7 @@ class Runner {
         dtype_(arrays.at("x").dtype()) {}
 
   void run(const std::vector<LayerStep>& steps) {
+    leave_products(steps);
     measure();
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (options_.overlap) start_background(steps, i);
@@ -64,10 +68,29 @@ class Runner {
                  end = steps.begin() + static_cast<std::ptrdiff_t>(i);
       const bool made = arrays_.contains(step.in[0]) && !late_names_.contains(step.in[0]);
       if (!made || std::any_of(begin, end, makes)) continue;
-      started_.emplace(
-          i, std::visit(
-                 [&](const auto& op) { return op.start(device_, arrays_.at(step.in[0]), where_); },
-                 step.collective));
+      started_.emplace(i, start(step));
+    }
+  }
+
+  Pending start(const LayerStep& step) {
+    const Array& in = arrays_.at(step.in[0]);
+    if (const auto left = factors_.extract(step.in[0])) {
+      return detail::start_product_sum(step.collective, device_, in, std::move(left.mapped()),
+                                       where_);
+    }
+    return std::visit([&](const auto& op) { return op.start(device_, in, where_); },
+                      step.collective);
+  }
+
+  // Finds the products of which nothing is asked but their sum over devices.
+  void leave_products(const std::vector<LayerStep>& steps) {
+    for (std::size_t i = 0; alike_ && i + 2 < steps.size(); ++i) {
+      const LayerStep &sum = steps[i + 1], &drop = steps[i + 2];
+      if (steps[i].kind != Kind::kProduct || sum.kind != Kind::kCollective ||
+          drop.kind != Kind::kDrop || sum.in != drop.in || sum.in[0] != steps[i].out) {
+        continue;
+      }
+      summed_.emplace(i, &sum.collective);
     }
   }
 
@@ -105,10 +128,11 @@ class Runner {
     switch (step.kind) {
       case Kind::kCollective:
         if (meter_ != nullptr) meter_->collectives.push_back(to_string(step));
-        arrays_[step.out] = apply(step.collective, device_, in, where_);
+        arrays_[step.out] = start(step).done();
         return;
       case Kind::kProduct:
-        arrays_[step.out] = product(step);
+        arrays_[step.out] =
+            summed_.contains(i) ? summed_product(step, *summed_.at(i)) : product(step);
         return;
       case Kind::kAddProduct: {
         Array& sum = arrays_[step.out];
@@ -145,6 +169,19 @@ class Runner {
     return layer_product(step, arrays_.at(step.in[0]), arrays_.at(step.in[1]));
   }
 
+  // A product for that collective: shape and type alone, as it is counted here and takes memory on
+  // the device that this one stands for, where the collective is to make its sum from the factors.
+  Array summed_product(const LayerStep& step, const LinearCollective& sum) {
+    const Array &x = arrays_.at(step.in[0]), &y = arrays_.at(step.in[1]);
+    const Index m = x.extent(step.trans_x ? 1 : 0), n = y.extent(step.trans_y ? 0 : 1);
+    const Index k = x.extent(step.trans_x ? 0 : 1);
+    if (!detail::sums_products(sum, device_, m, n, k)) return product(step);
+    const DType type = product_type(x, y);
+    factors_[step.out] = {of_type(x, type), of_type(y, type), step.trans_x, step.trans_y};
+    const ShapesOnly unmade;
+    return product(step);
+  }
+
   void measure() {
     if (meter_ == nullptr) return;
     std::size_t bytes = 0;
@@ -152,6 +189,7 @@ class Runner {
     meter_->peak_bytes = std::max(meter_->peak_bytes, bytes);
   }
 
+  const bool alike_;
   Device& device_;
   const LayerOptions& options_;
   LayerArrays& arrays_;
@@ -161,6 +199,10 @@ class Runner {
   std::map<std::size_t, Pending> started_;  // by the step, in the background
   std::vector<std::size_t> late_;           // steps that were put off, in order
   std::set<std::string> late_names_;        // what they make
+  // Products that their sums are made without: the collectives, by the step; and while one of them
+  // is still to start, what it is a product of, by name.
+  std::map<std::size_t, const LinearCollective*> summed_;
+  std::map<std::string, detail::Factors> factors_;
 };
 
 // Rows begin .. end - 1, which view `x`.
@@ -175,6 +217,12 @@ Array rows_of(const Array& x, Index begin, Index end) {
 
 }  // namespace
 
+void detail::layer_pass(Device& device, const LayerOptions& options,
+                        const std::vector<LayerStep>& steps, LayerArrays& arrays, LayerMeter* meter,
+                        CallSite where) {
+  Runner(device, options, arrays, meter, where, true).run(steps);
+}
+
 void detail::layer_accumulate(Device& device, const LayerOptions& options, LayerArrays& arrays,
                               LayerMeter* meter, CallSite where) {
   const std::vector<LayerStep> forward = forward_steps(options.plan),
@@ -185,8 +233,8 @@ void detail::layer_accumulate(Device& device, const LayerOptions& options, Layer
   for (Index m = 0; m < options.microbatches; ++m) {
     arrays["x"] = rows_of(x, m * part, (m + 1) * part);
     arrays["ct.y"] = rows_of(ct_y, m * part, (m + 1) * part);
-    Runner(device, options, arrays, nullptr, where).run(forward);
-    Runner(device, options, arrays, meter, where).run(part_steps);
+    Runner(device, options, arrays, nullptr, where, true).run(forward);
+    Runner(device, options, arrays, meter, where, true).run(part_steps);
     const Array& made = arrays.at("ct.x");
     if (made.bytes() > 0 && made.data() != nullptr) {
       std::memcpy(
@@ -194,18 +242,18 @@ void detail::layer_accumulate(Device& device, const LayerOptions& options, Layer
           made.data(), made.bytes());
     }
   }
-  Runner(device, options, arrays, meter, where).run(reduction_steps(options.plan));
+  Runner(device, options, arrays, meter, where, true).run(reduction_steps(options.plan));
   arrays["ct.x"] = std::move(ct_x);
 }
 
 void layer_forward(Device& device, const LayerOptions& options, LayerArrays& arrays,
                    LayerMeter* meter, CallSite where) {
-  Runner(device, options, arrays, meter, where).run(forward_steps(options.plan));
+  Runner(device, options, arrays, meter, where, false).run(forward_steps(options.plan));
 }
 
 void layer_backward(Device& device, const LayerOptions& options, LayerArrays& arrays,
                     LayerMeter* meter, CallSite where) {
-  Runner(device, options, arrays, meter, where).run(backward_steps(options.plan));
+  Runner(device, options, arrays, meter, where, false).run(backward_steps(options.plan));
 }
 
 }  // namespace kref
