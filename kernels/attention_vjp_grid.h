@@ -31,6 +31,13 @@ BasicArrayRef<Void> by_groups(const BasicArrayRef<Void>& a, Index groups) {
   return out;
 }
 
+// A block of row numbers without its leading dimensions, which have extent 1.
+inline ArrayRef row_of(ArrayRef a) {
+  const Index count = a.extents[a.rank - 1];
+  a.rank = 1, a.extents = {count}, a.strides = {1};
+  return a;
+}
+
 // x in f32: itself, or cast into `memory`, which has its shape.
 Ref<const float, 2> as_f32(const ArrayRef& x, Ref<float, 2> memory);
 
@@ -61,12 +68,24 @@ class ScoreGradients {
   float factor_;
 };
 
+// What a sweep does itself, block of rows by block of rows, where all keys are in one chunk: delta
+// as it first comes to them, dq as it leaves them. Threads then start once, not three times.
+struct VjpRows {
+  ArrayRef o;                      // [B, H, T, E]
+  std::optional<ArrayRef> ct_lse;  // [B, H, T] of the natural lse, times ct_lse_factor
+  float ct_lse_factor = 1;
+  Ref<float, 3> delta;  // [B, H, T]: do . o - dlse
+  MutableArrayRef dq;   // [B, H, T, D]
+};
+
 // dk and dv, and dq as `chunks` partial sums: keys in as many runs of whole blocks, each of which
 // adds up its own share of dq. parts: [B, G, chunks, H/G * T, D]. `mean` [B, G, E]: what dv of
-// every key gets beside; null data: nothing.
+// every key gets beside; null data: nothing. `rows`, with one chunk only: written, too; x.delta is
+// not read then.
 void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
                          const AttentionTile& tile, Ref<float, 5> parts, const MutableArrayRef& dk,
-                         const MutableArrayRef& dv, Ref<const float, 3> mean);
+                         const MutableArrayRef& dv, Ref<const float, 3> mean,
+                         const std::optional<VjpRows>& rows);
 // How many chunks there are; a function of the number of keys and of tile.k only.
 Index vjp_chunks(Index keys, const AttentionTile& tile);
 
@@ -74,10 +93,20 @@ Index vjp_chunks(Index keys, const AttentionTile& tile);
 void attention_vjp_join(Ref<const float, 5> parts, const AttentionTile& tile,
                         const MutableArrayRef& dq);
 
-// delta = do . o - dlse; ct_lse [B, H, T] of the natural lse where there is one.
-void attention_vjp_delta(const ArrayRef& ct_o, const ArrayRef& o,
-                         const std::optional<ArrayRef>& ct_lse, float ct_lse_factor,
-                         const AttentionTile& tile, Ref<float, 3> delta);
+// delta of all rows; rows.dq is not looked at.
+void attention_vjp_delta(const ArrayRef& ct_o, const VjpRows& rows, const AttentionTile& tile);
+
+// delta of a block of rows, and the memory that takes.
+struct DeltaOfRows {
+  Scratch<float, 2> product, o;
+  Scratch<bool, 2> none;
+  Scratch<float, 1> ct_lse;
+
+  static DeltaOfRows declare(Grid& grid, Index rows, Index width);
+  // ct_o and o: (rows, E) of any float type; ct_lse: (rows), null data: none.
+  void operator()(const Step& s, const ArrayRef& ct_o, const ArrayRef& o, const ArrayRef& ct_lse,
+                  float ct_lse_factor, Ref<float, 1> delta) const;
+};
 
 // mean [B, G, E]: the sum of do / S over the rows, in q_lengths, that have no gradient.
 void attention_vjp_mean(const VjpInputs& x, const AttentionTile& tile, Ref<float, 3> mean);

@@ -20,9 +20,37 @@ Ref<T, 1> row_of(Ref<T, R> a) {
 
 }  // namespace
 
-void attention_vjp_delta(const ArrayRef& ct_o, const ArrayRef& o,
-                         const std::optional<ArrayRef>& ct_lse, float ct_lse_factor,
-                         const AttentionTile& t, Ref<float, 3> delta) {
+DeltaOfRows DeltaOfRows::declare(Grid& grid, Index rows, Index width) {
+  return {grid.scratch<float>("products", {rows, width}),
+          grid.scratch<float>("o, f32", {rows, width}), grid.scratch<bool>("o = 0", {rows, width}),
+          grid.scratch<float>("ct.lse, f32", {rows})};
+}
+
+void DeltaOfRows::operator()(const Step& s, const ArrayRef& ct_o, const ArrayRef& o_rows,
+                             const ArrayRef& lse_rows, float ct_lse_factor,
+                             Ref<float, 1> delta) const {
+  const Shape<2> shape{ct_o.extents[0], ct_o.extents[1]};
+  const Ref<float, 2> products = s[product].block({0, 0}, shape);
+  const Ref<const float, 2> value = as_f32(o_rows, s[o]);
+  cast(ct_o, products, Overflow::kDefault);
+  // o is 0 where a row sees no key but a sink: its do, which may be NaN, is not looked at.
+  const bool odd = !all_finite(products);
+  mul<float>(products, value, products);
+  if (odd) {
+    const Ref<bool, 2> zero = s[none].block({0, 0}, shape);
+    equal(value, 0.0f, zero);
+    select<float>(zero, 0.0f, products, products);
+  }
+  row_sum(products, delta);
+  if (lse_rows.data == nullptr) return;
+  const Ref<float, 1> lse = s[ct_lse].block({0}, {shape[0]});
+  cast(lse_rows, lse, Overflow::kDefault);
+  mul<float>(lse, ct_lse_factor, lse);
+  sub<float>(delta, lse, delta);
+}
+
+void attention_vjp_delta(const ArrayRef& ct_o, const VjpRows& rows, const AttentionTile& t) {
+  const ArrayRef& o = rows.o;
   const Index width = o.extents[3];
   Grid grid("flash_attention_vjp delta");
   const Axis b = grid.parallel("batch", o.extents[0]);
@@ -31,35 +59,14 @@ void attention_vjp_delta(const ArrayRef& ct_o, const ArrayRef& o,
   const auto ctb = AnyIn<4>::declare(grid, "ct.o", ct_o, {{1, 1, t.q, width}, {b, h, iq, 0}});
   const auto ob = AnyIn<4>::declare(grid, "o", o, {{1, 1, t.q, width}, {b, h, iq, 0}});
   std::optional<AnyIn<3>> lseb;
-  if (ct_lse) lseb = AnyIn<3>::declare(grid, "ct.lse", *ct_lse, {{1, 1, t.q}, {b, h, iq}});
-  const auto deltab = grid.out("delta", delta, {{1, 1, t.q}, {b, h, iq}});
-  const auto products = grid.scratch<float>("products", {t.q, width});
-  const auto o32 = grid.scratch<float>("o, f32", {t.q, width});
-  const auto none = grid.scratch<bool>("o = 0", {t.q, width});
-  const auto ct_lse32 = grid.scratch<float>("ct.lse, f32", {t.q});
+  if (rows.ct_lse) {
+    lseb = AnyIn<3>::declare(grid, "ct.lse", *rows.ct_lse, {{1, 1, t.q}, {b, h, iq}});
+  }
+  const auto deltab = grid.out("delta", rows.delta, {{1, 1, t.q}, {b, h, iq}});
+  const DeltaOfRows delta = DeltaOfRows::declare(grid, t.q, width);
   grid.run([&](const Step& s) {
-    const ArrayRef ct = matrix_of(ctb.valid(s));
-    const Shape<2> shape{ct.extents[0], ct.extents[1]};
-    const Ref<float, 2> product = s[products].block({0, 0}, shape);
-    const Ref<const float, 2> value = as_f32(matrix_of(ob.valid(s)), s[o32]);
-    cast(ct, product, Overflow::kDefault);
-    // o is 0 where a row sees no key but a sink: its do, which may be NaN, is not looked at.
-    const bool odd = !all_finite(product);
-    mul<float>(product, value, product);
-    if (odd) {
-      const Ref<bool, 2> zero = s[none].block({0, 0}, shape);
-      equal(value, 0.0f, zero);
-      select<float>(zero, 0.0f, product, product);
-    }
-    const Ref<float, 1> out = row_of(s.valid(deltab));
-    row_sum(product, out);
-    if (!lseb) return;
-    const Ref<float, 1> lse = s[ct_lse32].block({0}, {shape[0]});
-    ArrayRef given = lseb->valid(s);
-    given.rank = 1, given.extents = {shape[0]}, given.strides = {1};
-    cast(given, lse, Overflow::kDefault);
-    mul<float>(lse, ct_lse_factor, lse);
-    sub<float>(out, lse, out);
+    delta(s, matrix_of(ctb.valid(s)), matrix_of(ob.valid(s)),
+          lseb ? row_of(lseb->valid(s)) : ArrayRef(), rows.ct_lse_factor, row_of(s.valid(deltab)));
   });
 }
 

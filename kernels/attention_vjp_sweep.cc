@@ -91,7 +91,9 @@ Index vjp_chunks(Index keys, const AttentionTile& tile) {
 
 void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
                          const AttentionTile& t, Ref<float, 5> parts, const MutableArrayRef& dk,
-                         const MutableArrayRef& dv, Ref<const float, 3> mean) {
+                         const MutableArrayRef& dv, Ref<const float, 3> mean,
+                         const std::optional<VjpRows>& rows) {
+  KREF_DCHECK(!rows || parts.extent(2) == 1);
   const AttentionInputs& in = x.in;
   const Index batches = in.q.extents[0], heads = in.q.extents[1], queries = in.q.extents[2],
               depth = in.q.extents[3], groups = in.k.extents[1], keys = in.k.extents[2],
@@ -120,7 +122,9 @@ void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
                    {{1, 1, 1, t.q}, {b, g, r, iq}});
   };
   const AnyIn<5> qb = rows_in("q", in.q), ctb = rows_in("ct.o", x.ct_o);
-  const In<float, 4> lseb = row_numbers("lse", x.lse), deltab = row_numbers("delta", x.delta);
+  const In<float, 4> lseb = row_numbers("lse", x.lse);
+  std::optional<In<float, 4>> deltab;
+  if (!rows) deltab = row_numbers("delta", x.delta);
   const auto kb = AnyIn<4>::declare(grid, "k", in.k, {{1, 1, chunk, depth}, {b, g, c, 0}});
   const auto vb = AnyIn<4>::declare(grid, "v", in.v, {{1, 1, chunk, width}, {b, g, c, 0}});
   std::optional<AnyIn<5>> biasb, maskb;
@@ -128,7 +132,23 @@ void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
   if (in.mask) maskb = declare_chunks(grid, "mask", *in.mask, groups, axes, t.q, chunk);
   const auto dkb = AnyOut<4>::declare(grid, "dk", dk, {{1, 1, chunk, depth}, {b, g, c, 0}});
   const auto dvb = AnyOut<4>::declare(grid, "dv", dv, {{1, 1, chunk, width}, {b, g, c, 0}});
-  const auto dqb = grid.out("dq", parts, {{1, 1, 1, group * queries, depth}, {b, g, c, 0, 0}});
+  const auto partb = grid.out("parts", parts, {{1, 1, 1, group * queries, depth}, {b, g, c, 0, 0}});
+  std::optional<AnyIn<5>> ob;
+  std::optional<AnyIn<4>> ct_lseb;
+  std::optional<Out<float, 4>> own_deltab;
+  std::optional<AnyOut<5>> dqb;
+  if (rows) {
+    ob = rows_in("o", rows->o);
+    if (rows->ct_lse) {
+      ct_lseb = AnyIn<4>::declare(grid, "ct.lse", by_groups(*rows->ct_lse, groups),
+                                  {{1, 1, 1, t.q}, {b, g, r, iq}});
+    }
+    own_deltab = grid.out("delta", by_groups(MutableArrayRef(rows->delta), groups).ref<float, 4>(),
+                          {{1, 1, group, queries}, {b, g, 0, 0}});
+    dqb = AnyOut<5>::declare(grid, "dq", by_groups(rows->dq, groups),
+                             {{1, 1, group, queries, depth}, {b, g, 0, 0, 0}});
+  }
+  const DeltaOfRows delta_of = DeltaOfRows::declare(grid, rows ? t.q : 0, width);
 
   // Of one block of keys, carried along the rows: dk and dv lie transposed, so that p and ds are
   // what the inner loop of their products walks through, and need no copy turned round.
@@ -136,15 +156,16 @@ void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
   const auto dv_turned = grid.scratch<float>("dv, transposed", {width, columns});
   const auto p_memory = grid.scratch<float>("p", {t.q, columns});
   const auto ds_memory = grid.scratch<float>("ds", {t.q, columns});
-  const auto q32 = grid.scratch<float>("q, f32", {t.q, depth});
-  const auto ct32 = grid.scratch<float>("ct.o, f32", {t.q, width});
-  const auto k32 = grid.scratch<float>("k, f32", {t.k, depth});
-  const auto v32 = grid.scratch<float>("v, f32", {t.k, width});
+  const auto in_f32 = [&](const char* name, const ArrayRef& a, Index rows_of_block) {
+    return grid.scratch<float>(name, {a.dtype == DType::kF32 ? 0 : rows_of_block, a.extents[3]});
+  };
+  const auto q32 = in_f32("q, f32", in.q, t.q), ct32 = in_f32("ct.o, f32", x.ct_o, t.q);
+  const auto k32 = in_f32("k, f32", in.k, t.k), v32 = in_f32("v, f32", in.v, t.k);
   const auto spare = grid.scratch<float>("without odd", {std::max(t.q, t.k), widest});
   const auto chosen = grid.scratch<bool>("chosen", {gradients.visible().chooses() ? t.q : 0, t.k});
 
   grid.run([&](const Step& s) {
-    const Ref<float, 2> dq = matrix(s[dqb]);
+    const Ref<float, 2> dq = matrix(s[partb]);
     if (s.first(ik) && s.first(r) && s.first(iq)) fill(dq, 0.0f);
     const Index local = s.index(ik) * t.k, key0 = s.index(c) * chunk + local;
     const Index n = std::min(t.k, keys - key0), row0 = s.index(iq) * t.q;
@@ -155,17 +176,26 @@ void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
       as_f32(part_of(matrix_of(kb.valid(s)), local, n, 0, depth), s[k32]);
       as_f32(part_of(matrix_of(vb.valid(s)), local, n, 0, width), s[v32]);
     }
-    const Ref<const float, 4> lse = s.valid(lseb), delta = s.valid(deltab);
-    const auto row = [](Ref<const float, 4> a, Index first, Index count) {
-      return Ref<const float, 1>(a.data() + first, {count});
-    };
+    const Ref<const float, 4> lses = s.valid(lseb);
+    const Ref<const float, 1> lse(lses.data(), {lses.extent(3)});
+    Ref<const float, 1> delta;
+    if (rows) {
+      const Ref<float, 1> own(&s.valid(*own_deltab)(0, 0, s.index(r), row0), lse.extents());
+      if (s.first(ik)) {
+        delta_of(s, matrix_of(ctb.valid(s)), matrix_of(ob->valid(s)),
+                 ct_lseb ? row_of(ct_lseb->valid(s)) : ArrayRef(), rows->ct_lse_factor, own);
+      }
+      delta = own;
+    } else {
+      delta = Ref<const float, 1>(s.valid(*deltab).data(), lse.extents());
+    }
     const auto keys_of = [&](const AnyIn<5>& a) {
       const ArrayRef all = matrix_of(a.valid(s));
       return part_of(all, 0, all.extents[0], local, n);
     };
     thread_local BlockMask mask;
     gradients.see(s.index(b), row0, key0, n, maskb ? std::optional(keys_of(*maskb)) : std::nullopt,
-                  s[chosen], row(lse, 0, lse.extent(3)), mask);
+                  s[chosen], lse, mask);
     if (mask.any()) {
       const auto own = [&](const AnyIn<4>& in_type, Ref<float, 2> memory, Index count) {
         const ArrayRef a =
@@ -177,12 +207,13 @@ void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
       const auto rows_of = [&](const AnyIn<5>& a, Ref<float, 2> memory, Index count) {
         return as_f32(part_of(matrix_of(a.valid(s)), mask.row0, mask.rows, 0, count), memory);
       };
-      ScoreBlock block{rows_of(qb, s[q32], depth),
-                       rows_of(ctb, s[ct32], width),
-                       own(kb, s[k32], depth),
-                       own(vb, s[v32], width),
-                       {},
-                       {row(lse, mask.row0, mask.rows), row(delta, mask.row0, mask.rows)}};
+      ScoreBlock block{
+          rows_of(qb, s[q32], depth),
+          rows_of(ctb, s[ct32], width),
+          own(kb, s[k32], depth),
+          own(vb, s[v32], width),
+          {},
+          {lse.block({mask.row0}, {mask.rows}), delta.block({mask.row0}, {mask.rows})}};
       if (biasb) {
         const ArrayRef all = keys_of(*biasb);
         const bool shared = all.extents[0] == 1;
@@ -206,6 +237,14 @@ void attention_vjp_sweep(const VjpInputs& x, const AttentionOptions& options,
         copy<float>(block.k, clean);
         add_values(mask, ds, clean, dq_rows);
       }
+    }
+    if (rows && s.last(ik)) {
+      MutableArrayRef of_head = dqb->valid(s);  // (1, 1, heads, rows, D)
+      const Index offset =
+          s.index(r) * of_head.strides[2] * static_cast<Index>(size_of(of_head.dtype));
+      of_head.data = static_cast<char*>(of_head.data) + offset;
+      cast(ArrayRef(dq.block({s.index(r) * queries + row0, 0}, {lse.extent(0), depth})),
+           part_of(matrix_of(of_head), row0, lse.extent(0), 0, depth), Overflow::kDefault);
     }
     if (!s.last(r) || !s.last(iq)) return;
     const auto to = [&](const AnyOut<4>& a, Index count) {

@@ -159,22 +159,25 @@ void run_part(const Call& p, const AttentionOptions& options, const AttentionTil
     detail::attention_grid(p.in, own_o.mutable_ref(), lse, forward, {tile.q, t.k});
     o = own_o;
   }
-  detail::attention_vjp_delta(p.ct.o, o, p.ct.lse, base2 ? std::numbers::log2e_v<float> : 1.0f, t,
-                              delta);
-  own_o = {};
-
+  const detail::VjpRows rows{o, p.ct.lse, base2 ? std::numbers::log2e_v<float> : 1.0f, delta,
+                             p.out.q};
+  const Index chunks = detail::vjp_chunks(n.keys, t);
+  if (chunks > 1) {
+    detail::attention_vjp_delta(p.ct.o, rows, t);
+    own_o = {};
+  }
   const detail::VjpInputs x{p.in, p.ct.o, lse, delta};
   Tensor<float, 3> mean;
   if (options.fully_masked == FullyMasked::kUniform) {
     mean = Tensor<float, 3>({n.batches, n.groups, n.width});
     detail::attention_vjp_mean(x, t, mean);
   }
-  const Index chunks = detail::vjp_chunks(n.keys, t);
   Array parts = Array::unwritten(DType::kF32, std::array{n.batches, n.groups, chunks,
                                                          n.heads / n.groups * n.queries, n.depth});
   const Ref<float, 5> dq = parts.mutable_ref().ref<float, 5>();
-  detail::attention_vjp_sweep(x, options, t, dq, p.out.k, p.out.v, mean.ref());
-  detail::attention_vjp_join(dq, t, p.out.q);
+  detail::attention_vjp_sweep(x, options, t, dq, p.out.k, p.out.v, mean.ref(),
+                              chunks > 1 ? std::nullopt : std::optional(rows));
+  if (chunks > 1) detail::attention_vjp_join(dq, t, p.out.q);
 }
 
 // How many groups of heads a part has: as many as 64 MiB serve, but enough for the threads.
