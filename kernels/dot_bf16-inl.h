@@ -154,7 +154,7 @@ template <class Family>
 requires std::is_base_of_v<BF16Panel, Family>
 struct Packer<Family, bf16> {
   using Lane = float;
-  static constexpr Index kPair = 2;
+  static constexpr Index kPair = 2, kTurned = 48;
   static constexpr std::uint16_t kMinusZero = 0x8000;
 
   Terms terms;

@@ -30,6 +30,7 @@ requires(std::is_base_of_v<BF16Panel, Family> &&
   using V = BF16Panel::V;
   static constexpr Index kPair = 2;
   static constexpr Index kPiece = 16, kMostTerms = 6;  // even, so that pairs end with it
+  static constexpr Index kTurned = kRows;  // each takes kPiece * kMostTerms of the stack
 
   Terms terms;
   Index k_step() const { return kDepth * kPair / terms.count / kPair * kPair; }

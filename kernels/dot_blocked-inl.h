@@ -144,20 +144,24 @@ struct Block {
       Ahead y_ahead = AfterPanel(j);
       const bool packs = !PacksInPassing(columns);
       if (packs) pack.panel(y, j, columns, k0, k, pack.terms.y, yp);
-      for (Index i = 0; i < m; i += kRows) {
-        const Index rows = std::min<Index>(kRows, m - i);
-        Lane* xi = xp + i * kRowStride;
+      constexpr Index kTurned = Packer<Family, T>::kTurned;
+      Index packed = j == 0 ? 0 : m;  // rows of x that are panels
+      for (Index i = 0, rows = 0; i < m; i += rows) {
+        rows = RowsOf(m - i);
         Ahead x_ahead;
-        if (j == 0) {
-          pack.rows(x, i0 + i, rows, k0, k, pack.terms.x, xi, kRowStride);
-          if (i + kRows < m) {
-            x_ahead = SourceOf(x, i0 + i + kRows, std::min<Index>(kRows, m - i - kRows), k0, k);
-            x_ahead.Spread(depth);
-          }
+        if (packed < i + rows) {
+          const Index count = x.along_k ? rows : std::min(kTurned, m - packed);
+          pack.rows(x, i0 + packed, count, k0, k, pack.terms.x, xp + packed * kRowStride,
+                    kRowStride);
+          packed += count;
+        }
+        if (const Index next = packed + (x.along_k ? 0 : i % kTurned); j == 0 && next < m) {
+          x_ahead = SourceOf(x, i0 + next, std::min<Index>(kRows, m - next), k0, k);
+          x_ahead.Spread(depth);
         }
         const MicroArgs<Family> args{
-            xi,       yp, depth, c + i * c_stride + j, c_stride, c + (i + kRows) * c_stride + j,
-            from_zero};
+            xp + i * kRowStride,           yp,       depth, c + i * c_stride + j, c_stride,
+            c + (i + rows) * c_stride + j, from_zero};
         if (i > 0 || packs) {
           Multiply(rows, columns, args, x_ahead, y_ahead);
         } else {
@@ -165,6 +169,13 @@ struct Block {
         }
       }
     }
+  }
+
+  // How many of `left` rows the micro-kernel takes: of 13 to 16 not 12, as four or fewer by
+  // themselves keep the multipliers waiting for what they are to multiply.
+  static constexpr Index RowsOf(Index left) {
+    if (kRows == 12 && left > 12 && left <= 16) return 8;
+    return std::min<Index>(kRows, left);
   }
 
   // What to ask for while the panel at column j is in use: the next one, at the end the first of

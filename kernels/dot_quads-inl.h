@@ -54,7 +54,7 @@ struct QuadFamily {
 template <class I>
 struct Packer<QuadFamily<I>, I> {
   using Lane = std::int32_t;
-  static constexpr Index kPair = 4;
+  static constexpr Index kPair = 4, kTurned = 48;
 
   Terms terms;
   Index k_step() const { return kDepth * kPair; }

@@ -51,6 +51,8 @@ TEST_CASE_TEMPLATE(
                             {1, 2, 15, 16, 17, 31, 33, 65}, {0, 1, 2, 3, 8},
                             {Precision::kF32}) == 0);
     CHECK(wrong_products<T>({1, 8, 14}, {5, 40, 100}, {255, 257, 600}, {Precision::kF32}) == 0);
+    // Around the 48 rows that are turned round together, ends of 13 to 16 rows across them.
+    CHECK(wrong_products<T>({49, 52, 64}, {33}, {9}, {Precision::kF32}) == 0);
   });
 }
 
