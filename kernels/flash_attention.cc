@@ -32,11 +32,13 @@ void check_outputs(const AttentionInputs& in, const MutableArrayRef& o,
 
 AttentionTile default_attention_tile(Index heads, Index queries, Index keys) {
   // Making a block of k and v ready costs as much as a few dozen rows of products, so blocks have
-  // many rows, but not so many that threads have too few of them. Few keys, since half of a block
-  // on the causal diagonal is work for nothing; the scores, 512 x 128 f32, stay in a second-level
-  // cache.
+  // many rows, but not so many that threads have too few of them: 16 blocks where those have 128
+  // rows or more, four where they have 64, which take a tenth longer. Few keys, since half of a
+  // block on the causal diagonal is work for nothing; the scores, 512 x 128 f32, stay in a
+  // second-level cache.
   AttentionTile t{512, 128};
-  while (t.q > 64 && heads * cdiv(queries, t.q) < 16) t.q /= 2;
+  const auto blocks = [&] { return heads * cdiv(queries, t.q); };
+  while ((t.q > 128 && blocks() < 16) || (t.q > 64 && blocks() < 4)) t.q /= 2;
   return {std::clamp<Index>(queries, 1, t.q), std::clamp<Index>(keys, 1, t.k)};
 }
 
