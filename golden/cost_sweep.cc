@@ -49,7 +49,7 @@ Sweep sweep_layer(const Run& given, const CostRequest& request) {
         const MeshLinks links = lay_out(request.chip, *mesh, sweep.slice);
         const LayerPrice price{.dtype = mlp.dtype, .forward = true, .backward = mlp.vjp};
         sweep.rows.push_back({plan, *mesh, price_layer(plan, sweep.size, links, price),
-                              layer_memory(plan, sweep.size, *mesh, mlp.dtype)});
+                              layer_memory(plan, sweep.size, *mesh, mlp.dtype, mlp.vjp)});
       } catch (const Error&) {
         ++sweep.refused;
       }

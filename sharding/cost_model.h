@@ -106,15 +106,15 @@ struct LayerPrice {
 Cost price_layer(const LayerPlan& plan, const LayerSize& size, const MeshLinks& links,
                  const LayerPrice& price = {});
 
-// Bytes on one device. State: weights in `dtype`, and two f32 moments each; kept for the backward
-// pass: x, x w_in (x w_gate), the hidden value; the largest weight that is gathered before it is
-// used.
+// Bytes on one device. State: weights in `dtype`, and two f32 moments each where the layer is
+// trained; kept for the backward pass, or live when the hidden value is made: x, x w_in (x w_gate),
+// the hidden value; the largest weight that is gathered before it is used.
 struct LayerMemory {
   double state = 0, kept = 0, gathered = 0;
   double total() const { return state + kept + gathered; }
 };
 // Error as price_layer.
 LayerMemory layer_memory(const LayerPlan& plan, const LayerSize& size, const Mesh& mesh,
-                         DType dtype = DType::kBF16);
+                         DType dtype = DType::kBF16, bool trained = true);
 
 }  // namespace kref

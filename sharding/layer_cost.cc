@@ -67,9 +67,9 @@ Cost price_layer(const LayerPlan& plan, const LayerSize& size, const MeshLinks& 
 }
 
 LayerMemory layer_memory(const LayerPlan& plan, const LayerSize& size, const Mesh& mesh,
-                         DType dtype) {
+                         DType dtype, bool trained) {
   check(plan, size, mesh);
-  constexpr double kMoments = 8;
+  const double moments = trained ? 8 : 0;
   const auto element = static_cast<double>(size_of(dtype));
   const LayerSpecs specs = layer_specs(plan);
   const double in = elements(specs.w_in, size.d, size.f, mesh);
@@ -84,7 +84,7 @@ LayerMemory layer_memory(const LayerPlan& plan, const LayerSize& size, const Mes
   const double hidden =
       static_cast<double>(size.b) / (slices * data) * static_cast<double>(size.f) / model;
   LayerMemory memory;
-  memory.state = ((plan.gate ? 2 : 1) * in + out) * (element + kMoments);
+  memory.state = ((plan.gate ? 2 : 1) * in + out) * (element + moments);
   memory.kept = (x * (plan.keep_input ? model : 1) + (plan.gate ? 3 : 2) * hidden) * element;
   if (shards_weights(plan.strategy)) memory.gathered = std::max(in, out) * data * element;
   return memory;

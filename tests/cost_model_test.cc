@@ -138,6 +138,10 @@ TEST_CASE("memory of a layer on one device") {
   CHECK(dp.state == 2 * 16 * 32 * 10);
   CHECK(dp.kept == (16 * 16 + 2 * 16 * 32) * 2);
   CHECK(dp.gathered == 0);
+  const LayerMemory served =
+      layer_memory({.strategy = LayerStrategy::kDp}, size, Mesh::parse("X=4"), DType::kBF16, false);
+  CHECK(served.state == 2 * 16 * 32 * 2);
+  CHECK(served.kept == dp.kept);
   const LayerMemory both =
       layer_memory({.strategy = LayerStrategy::kFsdpTp, .gate = true}, size, mesh);
   CHECK(both.state == 3 * (4 * 16) * 10);
