@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of bench_grid in plain jnp, compiled, for bench/table.py: reads a row's name a line (grid/PROGRAM/THREADS)
-followed by the least seconds, and answers with the seconds that one call took, the mean of a repetition. XLA takes the cores
-that the process is given: the caller sets its affinity.
+"""The programs of bench_grid in plain jnp for bench/table.py: reads a row's name a line (grid/PROGRAM/THREADS), how it is
+called (compiled: as one jax.jit; eager: operation by operation, as plain jnp is) and the least seconds, and answers with the
+seconds that one call took, the mean of a repetition. XLA takes the cores that the process is given: the caller sets its affinity.
 """
 import sys
 import time
@@ -38,14 +38,14 @@ def programs():
 
 
 def main():
-    compiled = {}
+    calls_of = {}
     for name, (f, operands) in programs().items():
-        g = jax.jit(f)
-        g(*operands).block_until_ready()
-        compiled[name] = (g, operands)
+        for way, g in (("compiled", jax.jit(f)), ("eager", f)):
+            g(*operands).block_until_ready()
+            calls_of[name, way] = (g, operands)
     for line in sys.stdin:
-        name, least = line.split()
-        g, operands = compiled[name.split("/")[1]]
+        name, way, least = line.split()
+        g, operands = calls_of[name.split("/")[1], way]
         calls, taken, start = 0, 0.0, time.perf_counter()
         while taken < float(least):
             g(*operands).block_until_ready()

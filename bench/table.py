@@ -153,8 +153,12 @@ def torch_ratio(torch, program, group, a):
     return statistics.median(theirs) / statistics.median(ours)
 
 
+# How jnp_grid.py calls a program: as one compiled function, and operation by operation.
+WAYS = ("compiled", "eager")
+
+
 def grids(a):
-    """Programs as grids beside raw loops, what a check takes, and plain jnp; all of them in turn."""
+    """Programs as grids beside raw loops, what a check takes, and jnp under jax.jit and without; all of them in turn."""
     program = f"{a.build}/bench/bench_grid"
     groups = dict.fromkeys(n.rsplit("/", 1)[0] for n in names(program))
     partners = {}
@@ -166,20 +170,20 @@ def grids(a):
             partners[threads] = Partner("jax", "jnp_grid.py", threads)
             if len(partners) == 1:
                 print(partners[threads].title)
-                print(f"{'case':<32}{'kref':>12}{'vs raw':>8}{'vs jnp':>8}{'check':>12}{'of a run':>10}")
+                print(f"{'case':<32}{'kref':>12}{'vs raw':>8}{'vs jit':>8}{'vs jnp':>8}{'check':>12}{'of a run':>10}")
         jnp = partners[threads]
         times = {}
         for _ in range(a.repetitions):
             for name, (taken, _) in seconds_of(program, f"^{group}/", a.seconds).items():
                 times.setdefault(name.rsplit("/", 1)[1], []).append(taken)
-            if jnp.version:
-                times.setdefault("jnp", []).append(jnp.seconds(group, a.seconds))
+            for way in WAYS if jnp.version else ():
+                times.setdefault(way, []).append(jnp.seconds(group, way, a.seconds))
         median = {who: statistics.median(t) for who, t in times.items()}
-        theirs = f"{median['jnp'] / median['kref']:.2f}" if jnp.version else "-"
+        theirs = "".join(f"{median[way] / median['kref']:>8.2f}" if jnp.version else f"{'-':>8}" for way in WAYS)
         # A probe is its steps: the name says how many.
         kind, _, count = group.split("/")[1].rpartition("_")
         step = f"{1e9 * median['kref'] / int(count):>7.0f} ns a step" if kind == "probe" else ""
-        print(f"{group:<32}{1e6 * median['kref']:>9.1f} us{median['raw'] / median['kref']:>8.2f}{theirs:>8}"
+        print(f"{group:<32}{1e6 * median['kref']:>9.1f} us{median['raw'] / median['kref']:>8.2f}{theirs}"
               f"{1e6 * median['check']:>9.1f} us{median['check'] / median['kref']:>10.2f}{step}", flush=True)
 
 
