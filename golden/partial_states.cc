@@ -61,6 +61,10 @@ void check_dtypes(const Run& run, const PartialStates& states) {
 Index block_of(const Run& run, const PartialStates& states, Index count, Index keys) {
   const char* const name = states.arrays.contains("o") ? "o" : "acc";
   if (states.block) {
+    if (*states.block < 1) {
+      refuse_run(run, "partial.", name, " is given with blocks of ", *states.block,
+                 " keys (--block-kv), expected 1 or more");
+    }
     const Index expected = cdiv(keys, *states.block);
     if (count == expected) return *states.block;
     refuse_run(run, "partial.", name, " has N = ", count, " states, expected ", expected,

@@ -78,6 +78,9 @@ TEST_CASE("partial results that do not fit are refused by name") {
   CHECK(says(refused(put("lse", kF, {3, 2, 4, 24})), "has N = 3, expected 4 as in partial.o"));
   CHECK(says(refused([](PartialStates& s) { s.block = 10; }),
              "partial.o has N = 4 states, expected 3: S = 30 keys in blocks of 10 (--block-kv)"));
+  for (const Index none : {Index{0}, Index{-8}}) {
+    CHECK(says(refused([&](PartialStates& s) { s.block = none; }), "expected 1 or more"));
+  }
   CHECK(
       says(refused([](PartialStates& s) { s.block.reset(); }),
            "partial.o has N = 4 states of S = 30 keys, expected an N that divides S, or the keys"));
