@@ -107,7 +107,9 @@ std::string text_of(const std::string& subject, const Judged& judged, bool quiet
     const PartialVerdict& p = *judged.partial;
     line += detail::cat("; after ", p.blocks, " key blocks ", p.elements, " elements right, ",
                         fraction(p.ratio));
-    if (p.unseen > 0) line += detail::cat(", ", p.unseen, " rows without a key not judged");
+    if (p.unseen > 0) {
+      line += detail::cat(", ", p.unseen, " states of rows that had seen no key not judged");
+    }
   }
   return line + "\n";
 }

@@ -35,7 +35,7 @@ a value departs first: o [N, ..o] and lse [N, ..lse] after each of N blocks, as 
 keys, or acc [N, ..o], m and l [N, ..lse] before the division. --dtype partial.o=bf16 is for them.
   kref check run.safetensors --partial states.npz --block-kv 128
 A wrong partial result is a mismatch, also where the outputs are right. --json: under the key partial
-  blocks, block_keys, elements, wrong, largest_error, unseen_rows (not judged), sinks, first (state,
+  blocks, block_keys, elements, wrong, largest_error, unseen (states of rows, not judged), sinks, first (state,
   index, block, keys, expected, actual, bound, wrong), worst: list of output, index, judged, departs.)";
 
 constexpr const char* kRunFooter =

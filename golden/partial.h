@@ -73,9 +73,9 @@ PartialVerdict judge_decode_partials(const Run& run, const PartialStates& states
 
 // At most 6 lines for people, each with a line feed. outputs_right: no verdict on them is wrong.
 std::string partial_report(const PartialVerdict& verdict, bool outputs_right);
-// As JSON: blocks, block_keys, elements, wrong, largest_error, unseen_rows, sinks, first (state,
-// index, block, keys, expected, actual, bound, wrong: how many there), worst: list of output, index
-// and departs (as first, or null).
+// As JSON: blocks, block_keys, elements, wrong, largest_error, unseen, sinks, first (state, index,
+// block, keys, expected, actual, bound, wrong: how many there), worst: list of output, index,
+// judged and departs (as first, or null).
 nlohmann::ordered_json to_json(const PartialVerdict& verdict);
 
 }  // namespace kref

@@ -87,7 +87,7 @@ nlohmann::ordered_json to_json(const PartialVerdict& v) {
                                 {"elements", v.elements},
                                 {"wrong", v.wrong},
                                 {"largest_error", number_json(v.ratio)},
-                                {"unseen_rows", v.unseen}};
+                                {"unseen", v.unseen}};
   out["sinks"] = v.sinks.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(v.sinks);
   out["first"] = nullptr;
   if (v.first) {

@@ -176,6 +176,17 @@ class Check(CommandTest):
         self.assertLessEqual(len(lines), 26)
         self.assertRegex(lines[-1], "partial results: all .* are right: the fault lies behind the last key block")
 
+    def test_partial_results_count_what_is_not_judged(self):
+        run = RUNS / "attention" / "a010-long-q-bottom.safetensors"
+        tensors = read(run)[1]
+        states = self.tmp / "states.safetensors"
+        write(states, {}, {name: (t[0], [1, *t[1]], t[2]) for name in ("o", "lse") for t in [tensors[f"out.{name}"]]})
+        code, out, _ = kref("check", run, "--partial", states)
+        self.assertEqual(code, 0)
+        # Four of seven rows, of four heads, begin before the first key.
+        self.assertRegex(out, r"after 1 key blocks 108 .*, 16 states of rows that had seen no key not judged$")
+        self.assertEqual(json.loads(kref("check", "--json", run, "--partial", states)[1])["partial"]["unseen"], 16)
+
     def test_partial_results_are_refused_by_name(self):
         run = self.bf16_attention()
         right = self.partials(run)
