@@ -88,10 +88,10 @@ Array read_shape(const NamedShape& given) {
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
     const std::string part = rest.substr(0, comma);
-    const bool digits =
-        !part.empty() && part.size() < 19 &&
-        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits = !part.empty() && std::all_of(part.begin(), part.end(),
+                                                     [](char c) { return c >= '0' && c <= '9'; });
     if (!digits) refuse("has an extent that is no whole number");
+    if (part.size() > 18) refuse("has an extent of more than 18 digits");
     shape.push_back(std::stoll(part));
     if (comma == std::string::npos) break;
     rest = rest.substr(comma + 1);

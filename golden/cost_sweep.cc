@@ -29,12 +29,17 @@ Sweep sweep_layer(const Run& given, const CostRequest& request) {
   KREF_CHECK(request.slice.has_value(),
              "--sweep: expected --slice, the chips to divide the work "
              "over, as in --slice 4x4x4");
+  KREF_CHECK(request.network.empty(),
+             "--sweep: --network is given, but the meshes that are ranked lie on one slice");
   Run run = given;
   for (const char* name : {"strategy", "data_axis", "model_axis"}) run.set.erase(name);
   run.mesh.reset();
   run.in_specs.clear(), run.out_specs.clear();
   check_declared(find_operation(run.op), run, false, true);
   const MlpRun mlp = read_mlp(run);
+  // As a run of it is refused: nothing is divided, and the conditions of such a layer are infinite.
+  KREF_CHECK(mlp.b > 0 && mlp.d > 0 && mlp.f > 0, "--sweep: B = ", mlp.b, ", D = ", mlp.d,
+             ", F = ", mlp.f, ", expected sizes of at least 1");
   Sweep sweep{{mlp.b, mlp.d, mlp.f}, mlp.vjp, *request.slice, {}, 0};
   const Index chips = sweep.slice.chip_count();
   std::vector<LayerStrategy> strategies(std::begin(kLayerStrategies), std::end(kLayerStrategies));

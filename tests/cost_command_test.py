@@ -193,6 +193,12 @@ class Cost(CostTest):
         self.refused("cost", *MATMUL, "--chip", "v5e", "--sweep", mentions="has no strategies")
         self.refused("cost", "mlp", "--shape", "x=bf16[8,8]", "--shape", "w_in=bf16[8,8]", "--chip", "v5e", "--sweep",
                      mentions="expected --slice")
+        on = ("--chip", "v5e", "--slice", "2x2", "--sweep")
+        for b, d, f in ((0, 8, 8), (8, 0, 8), (8, 8, 0)):
+            self.refused("cost", "mlp", "--shape", f"x=bf16[{b},{d}]", "--shape", f"w_in=bf16[{d},{f}]", *on,
+                         mentions=f"B = {b}, D = {d}, F = {f}, expected sizes of at least 1")
+        self.refused("cost", "mlp.vjp", *LAYER, "--sweep", "--network", "X", mentions="--network is given")
+        self.refused("cost", "mlp", "--shape", "x=bf16[8,4611686018427387904]", *on, mentions="more than 18 digits")
         self.refused("cost", "matmul", "--shape", "x=f64[8,8]", "--shape", "y=f64[8,8]", "--chip", "v5e",
                      mentions="no unit multiplies F64")
 
