@@ -133,6 +133,9 @@ constexpr Field kFields[] = {
     {"dcn", &Chip::dcn_rate},        {"vmem", &Chip::vmem_rate}, {"clock", &Chip::clock},
 };
 
+// Of any field, in its unit: beyond them a time or a ratio of rates is no finite number.
+constexpr double kSlowest = 1, kFastest = 1e24;
+
 void change(Chip& chip, std::string_view text) {
   const std::size_t equals = text.find('=');
   const std::string_view key = text.substr(0, equals);
@@ -148,6 +151,8 @@ void change(Chip& chip, std::string_view text) {
   KREF_CHECK(!value.empty() && *end == '\0' && std::isfinite(number) && number > 0, "chip ",
              chip.name, ": ", std::string(key), " is '", abridged(value),
              "', expected a positive number");
+  KREF_CHECK(number >= kSlowest && number <= kFastest, "chip ", chip.name, ": ", std::string(key),
+             " is '", abridged(value), "', expected a number from 1 to 1e24");
   chip.*(field->member) = number;
   if (key == "hbm") chip.vmem_rate = kVmemOverHbm * number;
 }

@@ -58,6 +58,8 @@ TEST_CASE("a chip may have other numbers, and the book's alternates have names")
   says("v5e:hbm=fast", "hbm is 'fast', expected a positive number");
   says("v5e:hbm=0", "expected a positive number");
   says("v5e:hbm=inf", "expected a positive number");
+  says("v5e:hbm=1e-320", "hbm is '1e-320', expected a number from 1 to 1e24");
+  says("v5e:link=1e308", "link is '1e308', expected a number from 1 to 1e24");
   says("v5e:hbm=1e12,", "changes nothing");
 }
 
