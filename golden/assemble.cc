@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "golden/array_file.h"
 #include "golden/file_text.h"
@@ -83,6 +84,10 @@ std::vector<std::pair<std::string, const FileArray*>> partials_of(Files& files,
     const Place place = split_place(a.value);
     return {{a.name, &choose(files.open(place.file), place, a, "--partial")}};
   }
+  std::error_code ignored;
+  KREF_CHECK(eq == std::string::npos || std::filesystem::exists(text, ignored), "--partial ",
+             quote(text), ": ", quote(text.substr(0, eq)), " is none of ", joined(known),
+             did_you_mean(text.substr(0, eq), known), ", and there is no file of that name");
   std::vector<std::pair<std::string, const FileArray*>> out;
   const ArrayFile& file = files.open(text);
   for (const FileArray& array : file.arrays) {

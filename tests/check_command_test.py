@@ -194,6 +194,11 @@ class Check(CommandTest):
         self.refused("check", run, *right, "--block-kv", "0", mentions="--block-kv '0'")
         self.refused("check", run, *right, "--block-kv", "1", mentions="partial.o has N = 1 states, expected")
         self.refused("check", run, *right, *right[:2], mentions="--partial o is given twice")
+        self.refused("check", run, "--partial", f"partial.o={self.tmp}/o.npy",
+                     mentions="'partial.o' is none of o, lse, acc, m, l, and there is no file of that name")
+        odd = self.tmp / "block=1.safetensors"
+        odd.write_bytes((self.tmp / "lse.safetensors").read_bytes())
+        self.refused("check", run, "--partial", odd, mentions="partial.o is missing")
         self.refused("check", run, *right, "--dtype", "partial.m=f32", mentions="--dtype partial.m: no partial result")
         self.refused("check", run, *right, "--dtype", "q=bf16", mentions="--dtype go with the name of an operation")
         self.refused("check", run, run, *right, mentions="--partial: expected one run or operation, found 2")
