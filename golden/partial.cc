@@ -54,6 +54,7 @@ class Scan {
         lse_ratio_(DType::kF32),
         wrong_at_(static_cast<std::size_t>(states.count), 0) {
     out_.blocks = states.count, out_.block_keys = states.block, out_.keys = run.keys;
+    out_.assumed = states.assumed;
     if (run.in.sinks) out_.sinks = kSinkNames[static_cast<std::size_t>(sinks)];
     for (const Verdict& v : outputs) {
       if (!v.ok() && (v.output == "o" || v.output == "lse")) ask(v);

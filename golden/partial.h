@@ -44,6 +44,7 @@ struct PartialElement {
 // So are rows past q_lengths.
 struct PartialVerdict {
   Index blocks = 0, block_keys = 0, keys = 0;  // N, keys a block, S
+  bool assumed = false;                        // keys a block is S / N: none was given
   Index elements = 0, wrong = 0;               // of those judged
   Index unseen = 0;                            // states of one row that were not judged
   double ratio = 0;                            // largest error as a fraction of its bound
@@ -71,7 +72,7 @@ PartialVerdict judge_attention_partials(const Run& run, const PartialStates& sta
 PartialVerdict judge_decode_partials(const Run& run, const PartialStates& states,
                                      const std::vector<Verdict>& outputs);
 
-// At most 6 lines for people, each with a line feed. outputs_right: no verdict on them is wrong.
+// At most 7 lines for people, each with a line feed. outputs_right: no verdict on them is wrong.
 std::string partial_report(const PartialVerdict& verdict, bool outputs_right);
 // As JSON: blocks, block_keys, elements, wrong, largest_error, unseen, sinks, first (state, index,
 // block, keys, expected, actual, bound, wrong: how many there), worst: list of output, index,

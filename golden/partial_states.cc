@@ -94,6 +94,7 @@ CheckedStates check_states(const Run& run, const PartialStates& states, Index ke
   row_numbers("partial.m", out.m), row_numbers("partial.l", out.l);
   out.count = dims['N'];
   out.block = block_of(run, states, out.count, keys);
+  out.assumed = !states.block;
   return out;
 }
 

@@ -14,6 +14,7 @@ namespace kref {
 // they are not.
 struct CheckedStates {
   Index count = 0, block = 0;  // N, keys a block
+  bool assumed = false;        // block is S / N, since none was given
   const Array* values = nullptr;
   const Array *lse = nullptr, *m = nullptr, *l = nullptr;
 };

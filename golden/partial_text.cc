@@ -73,6 +73,12 @@ std::string partial_report(const PartialVerdict& v, bool outputs_right) {
   out += "  first depart at " + block_name(v, v.first->block) +
          detail::cat(", where ", v.wrong_there, " are wrong; the worst, ") +
          element(v.first->state, v.first->index) + ", is " + numbers(*v.first) + "\n";
+  // A block of more keys than S / N departs at the first, and N does not tell: 300 keys are three
+  // blocks of 100 and of 128.
+  if (v.assumed && v.blocks > 1 && v.first->block == 0) {
+    out += detail::cat("  keys a block taken to be S / N = ", v.block_keys,
+                       ": say with --block-kv where they are more\n");
+  }
   for (const PartialVerdict::Asked& asked : v.asked) out += asked_line(v, asked);
   if (v.unseen > 0) {
     out += detail::cat("  not judged: ", v.unseen, " states of rows that had seen no key\n");

@@ -54,6 +54,30 @@ TEST_CASE("any shift is right, and acc in a narrow type is within its rounding")
   CHECK(narrow.partial.ratio > 0.3);
 }
 
+TEST_CASE(
+    "a block of more keys than S / N departs at the first, and the report tells what was taken") {
+  Run run = random_run({{"causal", "none"}});
+  PartialStates states = states_of({.block = 12}, run);
+  CHECK(judged(run, states).partial.ok());
+  states.block.reset();
+  const PartialVerdict found = judged(run, states).partial;
+  REQUIRE(!found.ok());
+  CHECK(found.block_keys == 10);
+  const char* const line = "  keys a block taken to be S / N = 10: say with --block-kv where they";
+  CHECK(says(partial_report(found, true), line));
+  states.block = 11;
+  CHECK(partial_report(judged(run, states).partial, true).find("keys a block") ==
+        std::string::npos);
+  // Where the first block is right so is its size.
+  states = states_of({.block = 10}, run);
+  states.block.reset();
+  CHECK(judged(run, states).partial.ok());
+  states.arrays.at("o").mutable_elements<float>().back() += 1;
+  const PartialVerdict last = judged(run, states).partial;
+  REQUIRE(last.wrong == 1);
+  CHECK(partial_report(last, true).find("keys a block") == std::string::npos);
+}
+
 TEST_CASE("partial results that do not fit are refused by name") {
   Run run = random_run({{"causal", "top_left"}});
   const PartialStates good = states_of({.block = 8}, run);
