@@ -4,9 +4,9 @@
 // Only how devices that have memory in common execute two steps, a local product and the psum or
 // psum_scatter of it: of each part of the result, the products of all members are made one after
 // the other, in ascending rank, and added up while they are in the cache. As many operations, the
-// same bits, and none of n products goes through memory twice. What the device stands for still
-// makes its product and sends it: log and meters are told so by whoever calls this, and the
-// collective is posted as ever.
+// same bits (of a NaN only that it is one, as in any product), and none of n products goes through
+// memory twice. What the device stands for still makes its product and sends it: log and meters are
+// told so by whoever calls this, and the collective is posted as ever.
 #pragma once
 
 #include "sharding/collectives.h"
