@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 
 #include "golden/assemble.h"
 #include "golden/commands.h"
 #include "golden/console.h"
 #include "golden/judge.h"
 #include "golden/operation.h"
+#include "golden/report_text.h"
 #include "golden/verdict_json.h"
 
 namespace kref {
@@ -88,9 +88,7 @@ std::string reports(const Judged& judged) {
 }
 
 std::string fraction(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", ratio);
-  return detail::cat("largest error ", text, " of its bound");
+  return "largest error " + detail::number(ratio, 3) + " of its bound";
 }
 
 std::string text_of(const std::string& subject, const Judged& judged, bool quiet) {

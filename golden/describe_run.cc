@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run in words: its tensors on their devices, and what each device does.
 #include <algorithm>
-#include <cstdio>
 
 #include "golden/file_text.h"
 #include "golden/operation.h"
 #include "golden/options.h"
 #include "golden/plan.h"
+#include "golden/report_text.h"
 
 namespace kref {
 namespace {
@@ -63,11 +63,8 @@ const Operation& checked(const Run& run) {
   return operation;
 }
 
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.15g", value);
-  return text;
-}
+// Of a count: all of its digits.
+std::string number(double value) { return detail::number(value, 15); }
 
 std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');

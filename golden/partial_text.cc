@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said of partial results, for people and as JSON.
 #include <algorithm>
-#include <cstdio>
 
 #include "golden/partial.h"
+#include "golden/report_text.h"
 #include "golden/verdict_json.h"
 
 namespace kref {
 namespace {
-
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
-
-// "o[0, 1, 5, 3]".
-std::string element(const std::string& name, const std::vector<Index>& at) {
-  std::string out = name + "[";
-  for (std::size_t d = 0; d < at.size(); ++d) out += (d > 0 ? ", " : "") + std::to_string(at[d]);
-  return out + "]";
-}
 
 Index end_key(const PartialVerdict& v, Index block) {
   return std::min(v.keys, (block + 1) * v.block_keys);
@@ -32,11 +19,12 @@ std::string block_name(const PartialVerdict& v, Index block) {
 }
 
 std::string numbers(const PartialElement& e) {
-  return number(e.actual) + ", expected " + number(e.expected) + ", bound " + number(e.bound);
+  return detail::number(e.actual, 9) + ", expected " + detail::number(e.expected, 9) + ", bound " +
+         detail::number(e.bound, 9);
 }
 
 std::string asked_line(const PartialVerdict& v, const PartialVerdict::Asked& asked) {
-  const std::string name = "the worst " + element(asked.output, asked.index);
+  const std::string name = "the worst " + asked.output + detail::indices(asked.index);
   if (asked.judged == 0) {
     return "  the row of " + name + " sees no key: no partial result of it is judged\n";
   }
@@ -71,8 +59,8 @@ std::string partial_report(const PartialVerdict& v, bool outputs_right) {
   out += detail::cat(v.wrong, " of ", v.elements, " elements wrong",
                      outputs_right ? ", though the outputs are right" : "", "\n");
   out += "  first depart at " + block_name(v, v.first->block) +
-         detail::cat(", where ", v.wrong_there, " are wrong; the worst, ") +
-         element(v.first->state, v.first->index) + ", is " + numbers(*v.first) + "\n";
+         detail::cat(", where ", v.wrong_there, " are wrong; the worst, ") + v.first->state +
+         detail::indices(v.first->index) + ", is " + numbers(*v.first) + "\n";
   // A block of more keys than S / N departs at the first, and N does not tell: 300 keys are three
   // blocks of 100 and of 128.
   if (v.assumed && v.blocks > 1 && v.first->block == 0) {

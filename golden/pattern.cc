@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "golden/report_text.h"
 
 namespace kref {
 namespace detail {
@@ -22,12 +23,6 @@ void Evidence::add(const Compared& c, Index element, double tolerance) {
 
 bool Evidence::enough(double choices) const {
   return bits_ >= kNeeded + std::log2(std::max(1.0, choices));
-}
-
-std::string number(double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", v);
-  return text;
 }
 
 bool tiles_are_shards(const Compared& c) {
@@ -50,14 +45,6 @@ std::string tile_name(const Compared& c, Index tile) {
   c.tile_box(tile, start, extents);
   const std::string device = owner.device(c.flatten(start));
   return tiles_are_shards(c) ? device : out + " of " + device;
-}
-
-std::string element_name(const Compared& c, Index element) {
-  std::string out = "[";
-  for (const Index i : c.unflatten(element)) {
-    out += (out.size() > 1 ? ", " : "") + std::to_string(i);
-  }
-  return out + "]";
 }
 
 namespace {
@@ -166,7 +153,7 @@ Guess guess_pattern(const Compared& c, const WrongElements& wrong) {
   const auto non_finite = [&]() -> Guess {
     const Index first = wrong.elements[0];
     const char* what = std::isnan(c.actual(first)) ? ": NaN" : ": infinity";
-    return {"non-finite", "first at " + detail::element_name(c, first) + what};
+    return {"non-finite", "first at " + detail::indices(c.unflatten(first)) + what};
   };
   if (count == 1) return all_odd ? non_finite() : Guess{"unknown", "one element"};
 

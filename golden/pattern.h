@@ -72,10 +72,6 @@ bool tiles_are_shards(const Compared& c);
 // "(i=0, j=1)" of a tile; "(0, 1)" when the axes have no names; "(i=0, j=1) of (X=1, Y=0)" where it
 // lies on devices; "(X=1, Y=0)" where that is all there is to say.
 std::string tile_name(const Compared& c, Index tile);
-// "[3, 5]" of an element.
-std::string element_name(const Compared& c, Index element);
-// Shortest decimal that reads back as v to nine digits.
-std::string number(double v);
 
 }  // namespace detail
 }  // namespace kref

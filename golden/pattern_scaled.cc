@@ -3,10 +3,10 @@
 // operation gives.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "golden/pattern.h"
+#include "golden/report_text.h"
 
 namespace kref::detail {
 namespace {
@@ -72,9 +72,7 @@ Factors common_factors(const Compared& c, const WrongElements& wrong, double abo
 double plainest(double low, double high) {
   const double middle = low + (high - low) / 2;
   for (int digits = 1; digits < 17; ++digits) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.*g", digits, middle);
-    const double v = std::strtod(text, nullptr);
+    const double v = std::strtod(number(middle, digits).c_str(), nullptr);
     if (v >= low && v <= high) return v;
   }
   return middle;
@@ -118,7 +116,7 @@ void guess_scaled(const Compared& c, const WrongElements& wrong, std::vector<Gue
     const double spread = std::fabs(c.expected(i)) * (f.high - f.low);
     if (i != best) evidence.add(c, i, scaled_tolerance(c, i, factor) + spread);
   }
-  guesses.push_back({"scaled by c", "c = " + number(factor), evidence.enough(1)});
+  guesses.push_back({"scaled by c", "c = " + number(factor, 9), evidence.enough(1)});
 }
 
 namespace {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "golden/judge.h"
+#include "golden/report_text.h"
 
 namespace kref {
 namespace {
 
-std::string number(double v, int digits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.*g", digits, v);
-  return text;
-}
+using detail::indices;
+using detail::number;
 
 // Enough digits to tell neighbours of the output's type apart; the expected value gets two more.
 int digits_of(DType type) {
@@ -40,12 +37,6 @@ std::string tuple(const std::vector<Index>& at, const std::vector<std::string>& 
     out += std::to_string(at[d]);
   }
   return out + ")";
-}
-
-std::string indices(const std::vector<Index>& at) {
-  std::string out = "[";
-  for (const Index i : at) out += (out.size() > 1 ? ", " : "") + std::to_string(i);
-  return out + "]";
 }
 
 std::string count_of(Index part, Index whole, const char* what) {
