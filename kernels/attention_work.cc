@@ -5,6 +5,8 @@
 #include <array>
 #include <limits>
 
+#include "kernels/attention_check.h"
+
 namespace kref {
 
 double visible_pairs(const AttentionOptions& options, Index queries, Index keys, Index rows,
@@ -44,6 +46,17 @@ double visible_share(const AttentionOptions& options, Index queries, Index keys)
 
 Index decode_keys(const Window& window, Index length) {
   return window.left && *window.left < length ? *window.left + 1 : length;
+}
+
+AttentionWork detail::attention_work(const AttentionInputs& in, const AttentionSizes& n,
+                                     const AttentionOptions& options) {
+  AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups};
+  work.queries = n.queries, work.keys = static_cast<double>(n.keys);
+  work.depth = n.depth, work.width = n.width;
+  work.visible = visible_share(options, n.queries, n.keys);
+  work.type = in.q.dtype, work.kv_type = in.k.dtype;
+  work.soft_cap = options.soft_cap.has_value();
+  return work;
 }
 
 }  // namespace kref

@@ -2,6 +2,7 @@
 // What an attention comes to, for those who price it.
 #pragma once
 
+#include "dsl/work_meter.h"
 #include "kernels/flash_attention.h"
 
 namespace kref {
@@ -18,5 +19,15 @@ double visible_share(const AttentionOptions& options, Index queries, Index keys)
 
 // Keys that the one row of decode_attention sees of `length`, at the last of which it sits.
 Index decode_keys(const Window& window, Index length);
+
+namespace detail {
+
+struct AttentionSizes;  // kernels/attention_check.h
+
+// What a forward pass tells its meter: of whole sequences, as lengths are not looked at.
+AttentionWork attention_work(const AttentionInputs& in, const AttentionSizes& n,
+                             const AttentionOptions& options);
+
+}  // namespace detail
 
 }  // namespace kref

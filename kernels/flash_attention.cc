@@ -55,13 +55,7 @@ void flash_attention(const AttentionInputs& given, const MutableArrayRef& o_give
   const AttentionTile t = detail::checked_tile(
       kWho, tile, default_attention_tile(n.batches * n.heads, n.queries, n.keys), n);
   if (WorkMeter* const meter = detail::work_meter(); meter != nullptr) {
-    AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups};
-    work.queries = n.queries, work.keys = static_cast<double>(n.keys);
-    work.depth = n.depth, work.width = n.width;
-    work.visible = visible_share(options, n.queries, n.keys);
-    work.type = in.q.dtype, work.kv_type = in.k.dtype;
-    work.soft_cap = options.soft_cap.has_value();
-    meter->attention(work);
+    meter->attention(detail::attention_work(in, n, options));
   }
   if (n.batches * n.heads * n.queries == 0 || detail::shapes_only()) return;
   const MeterScope unmetered(nullptr);

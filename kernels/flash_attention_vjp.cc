@@ -215,13 +215,7 @@ void run(const Call& c, const AttentionOptions& options, const AttentionTile& t)
 void tell(const Call& c, const AttentionOptions& options) {
   WorkMeter* const meter = detail::work_meter();
   if (meter == nullptr) return;
-  const AttentionSizes& n = c.n;
-  AttentionWork work{.batch = n.batches, .heads = n.heads, .kv_heads = n.groups};
-  work.queries = n.queries, work.keys = static_cast<double>(n.keys);
-  work.depth = n.depth, work.width = n.width;
-  work.visible = visible_share(options, n.queries, n.keys);
-  work.type = c.in.q.dtype, work.kv_type = c.in.k.dtype;
-  work.soft_cap = options.soft_cap.has_value();
+  AttentionWork work = detail::attention_work(c.in, c.n, options);
   if (!c.residuals) meter->attention(work);
   work.backward = true, work.bias_gradient = c.out.bias.has_value();
   meter->attention(work);
