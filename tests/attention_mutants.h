@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "golden/attention_op.h"
 #include "golden/decode_op.h"
 #include "golden/judge.h"
+#include "tests/op_runs.h"
 
 namespace kref {
 
@@ -278,18 +278,9 @@ inline bool right(const std::vector<Expectation>& expected,
                      [&](const Expectation& e) { return judge(e, out.at(e.output)).ok(); });
 }
 
-// The run files in a folder.
-inline std::vector<std::string> files_of(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-// In a folder of tests/runs.
+// The run files in a folder of tests/runs.
 inline std::vector<std::string> run_paths(const char* folder) {
-  return files_of(std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/" + folder);
+  return run_files(std::string(std::getenv("KREF_SOURCE_ROOT")) + "/tests/runs/" + folder);
 }
 
 }  // namespace kref

@@ -189,7 +189,7 @@ void change_outputs(const Tried& t, const Values& good, Counts& counts) {
 }
 
 std::vector<std::string> paths() {
-  if (const char* given = std::getenv("KREF_ATTENTION_RUNS")) return files_of(given);
+  if (const char* given = std::getenv("KREF_ATTENTION_RUNS")) return run_files(given);
   std::vector<std::string> out = run_paths("attention");
   for (const std::string& path : run_paths("decode")) out.push_back(path);
   return out;

@@ -122,7 +122,7 @@ TEST_CASE("every fault of a backward pass that changes a gradient is found, with
   const char* const folder = std::getenv("KREF_ATTENTION_VJP_RUNS");
   counts.all = folder != nullptr;
   const std::vector<std::string> paths =
-      folder != nullptr ? files_of(folder) : run_paths("attention_vjp");
+      folder != nullptr ? run_files(folder) : run_paths("attention_vjp");
   for (const std::string& path : paths) {
     CAPTURE(path);
     const Given given(path);
